@@ -1,0 +1,116 @@
+"""The doors of a pool: write rows by location, read whole layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ._capability import Capability
+
+if TYPE_CHECKING:
+    from torch import Tensor, device, dtype
+
+    from .layer import AttentionLayer, LayerTransferCounter
+
+__all__ = ["KVLeaf", "KVPool"]
+
+
+@runtime_checkable
+class KVPool(Capability, Protocol):
+    """Can attention write tokens into the pool and read a layer of it, by global layer id?
+
+    Leaves and composites alike. A location (`loc`) is a token slot: location `l` is token
+    `l % page_size` of page `l // page_size`. The first page is reserved padding: it stays
+    zero, through every writer, for the life of the pool. Layer ids are the model's own
+    (global); a pool serves the ids it owns and raises for every other.
+    """
+
+    @property
+    def size(self) -> int:
+        """Usable token slots, the reserved page not counted. Locations run to `size + page_size`."""
+        ...
+
+    @property
+    def page_size(self) -> int:
+        """Token slots per page, at least 1."""
+        ...
+
+    @property
+    def dtype(self) -> dtype:
+        """What a stored element means, for example `torch.float8_e4m3fn`."""
+        ...
+
+    @property
+    def device(self) -> device | str:
+        """Where the buffers are: a `torch.device` or its name."""
+        ...
+
+    @property
+    def start_layer(self) -> int:
+        """The first global layer id of this pipeline stage."""
+        ...
+
+    def get_key_buffer(self, layer_id: int, /) -> Tensor:
+        """All key rows of a layer, in the pool's layout (NHD: `[size + page_size, heads, head_dim]`).
+
+        An alias of the storage in `dtype`, unless the traits declare `read_is_alias` False.
+
+        :raises ValueError: for a global layer id the pool does not own; never another layer.
+        """
+        ...
+
+    def get_value_buffer(self, layer_id: int, /) -> Tensor:
+        """All value rows of a layer: `[..., v_head_dim]`; on latent pools a prefix of the key row.
+
+        :raises ValueError: for a global layer id the pool does not own.
+        """
+        ...
+
+    def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
+        """The key and the value buffer of a layer.
+
+        :raises ValueError: for a global layer id the pool does not own.
+        """
+        ...
+
+    def set_kv_buffer(
+        self, layer: AttentionLayer, loc: Tensor, cache_k: Tensor, cache_v: Tensor, /
+    ) -> None:
+        """Store one row of keys and values per location, for the layer `layer.layer_id`.
+
+        `loc` is `[n]`, int32 or int64, strided or not. `cache_k` is `[n, heads, head_dim]` and
+        `cache_v` `[n, heads, v_head_dim]`, of any float dtype and strides; they are not modified.
+        Rows aimed at location 0 or below are dropped, duplicates and NaN among them included;
+        of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and keeps NaN.
+        Fixed-shape and without a host sync on a device.
+
+        :raises ValueError: for a layer the pool does not own, or rows of another width.
+        :raises IndexError: on CPU, for a location past the last row; nothing is written.
+        """
+        ...
+
+    def register_layer_transfer_counter(self, layer_transfer_counter: LayerTransferCounter, /) -> None:
+        """From now on, wait for a layer's load to finish before a read door hands it out."""
+        ...
+
+
+@runtime_checkable
+class KVLeaf(KVPool, Protocol):
+    """Does the pool itself own the rows of a contiguous range of layers?
+
+    A leaf owns tensors; a composite routes to leaves and has none of the members below.
+    """
+
+    @property
+    def store_dtype(self) -> dtype:
+        """The element type of the storage; `torch.uint8` for fp8, and byte sizes follow it."""
+        ...
+
+    @property
+    def layer_num(self) -> int:
+        """Layers owned; 0 is legal and exports nothing."""
+        ...
+
+    @property
+    def end_layer(self) -> int:
+        """One past the last global layer id (exclusive), so `end_layer - start_layer == layer_num`."""
+        ...
