@@ -1,5 +1,173 @@
-from ._ask import *
-from .layer import *
-from .leaf import *
-from .swa import *
-from .transferable import *
+"""Contracts between KV-cache pools and whoever uses them: can it, and what is it?"""
+
+from ._ask import CapabilityError, adopt, explain, forget, require, supports
+from ._capability import Capability
+from .allocator import SlotAllocator
+from .block_scaled import BlockScaled
+from .composite import Composite
+from .compressed import CompressStates, DSV4Compressed
+from .fp4_workspace import FP4Workspace
+from .fused_draft import FusedDraft
+from .hisparse import HiSparse
+from .hisparse_allocator import HiSparseAllocator
+from .host_copy import HostCopyable
+from .host_mirror import HostMirrorable
+from .hybrid import HybridComposite
+from .indexer import IndexerCapable
+from .key_only import KeyOnly
+from .kpool_tail import KPoolTail
+from .layer import AttentionLayer, LayerTransferCounter, WriteLocation
+from .layer_sharded import LayerOwner, LayerSharded
+from .layout import ELEMENT_BYTES, Axis, AxisName, ElementType, Field, FieldName, Tile, row_major
+from .leaf import KVLeaf, KVPool
+from .mamba_request_pool import StateRequestPool
+from .mha import MHARows
+from .mla import LatentRows, MLALatent
+from .movable import Movable
+from .page_envelope import PageEnvelope, PageEnvelopeView
+from .page_sharded import PagePlacement, PageShard, PageSharded
+from .paged_allocator import PagedAllocator
+from .platform import Platform, PlatformCapabilities
+from .post_capture import PostCaptureBacked
+from .qsa import QSAIndexed
+from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
+from .request_pool import RequestPool
+from .request_ring import RequestRingSWA
+from .requests import (
+    AllocatorKind,
+    AllocatorRequest,
+    Declined,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+)
+from .sharded_allocator import ShardedAllocator
+from .size_reporting import SizeReporting
+from .sparse_index import SparseIndexed
+from .state_pool import StatePool, StateSlotAllocator
+from .state_transfer import StateSliceable, StateTransferable
+from .swa import SWACapable
+from .swa_allocator import SWAAllocator
+from .swa_composite import SWAComposite
+from .traits import (
+    TRAIT_DOMAINS,
+    DeclaresTraits,
+    Fp8Variant,
+    IdSpace,
+    IndexScheme,
+    Kind,
+    Layout,
+    PoolTraits,
+    QuantScheme,
+    ReadDoor,
+    Replication,
+    Role,
+    RowUnit,
+    StateIndexSpace,
+    SwaStorage,
+    TransferLayout,
+)
+from .transferable import LayerIdReporting, Transferable
+from .virtual_ids import VirtualIdAllocator
+from .write_options import DCPMaskedWrite, LayerOverrideWrite, PrefixValidCommit, ScaledWrite
+
+__all__ = [
+    "ELEMENT_BYTES",
+    "TRAIT_DOMAINS",
+    "AllocatorKind",
+    "AllocatorRequest",
+    "AttentionLayer",
+    "Axis",
+    "AxisName",
+    "BlockScaled",
+    "BufferRegion",
+    "Capability",
+    "CapabilityError",
+    "Composite",
+    "CompressStates",
+    "DCPMaskedWrite",
+    "DSV4Compressed",
+    "DeclaresRegions",
+    "DeclaresTraits",
+    "Declined",
+    "ElementType",
+    "FP4Workspace",
+    "Field",
+    "FieldName",
+    "Fingerprint",
+    "Fp8Variant",
+    "FusedDraft",
+    "HiSparse",
+    "HiSparseAllocator",
+    "HostCopyable",
+    "HostMirrorable",
+    "HybridComposite",
+    "IdSpace",
+    "IndexScheme",
+    "IndexerCapable",
+    "KPoolTail",
+    "KVLeaf",
+    "KVPool",
+    "KeyOnly",
+    "Kind",
+    "LatentRows",
+    "LayerIdReporting",
+    "LayerOverrideWrite",
+    "LayerOwner",
+    "LayerSharded",
+    "LayerTransferCounter",
+    "Layout",
+    "LeafRequest",
+    "MHALeafRequest",
+    "MHARows",
+    "MLALatent",
+    "MLALeafRequest",
+    "Movable",
+    "PageEnvelope",
+    "PageEnvelopeView",
+    "PagePlacement",
+    "PageShard",
+    "PageSharded",
+    "PagedAllocator",
+    "Platform",
+    "PlatformCapabilities",
+    "PoolTraits",
+    "PostCaptureBacked",
+    "PrefixValidCommit",
+    "QSAIndexed",
+    "QuantScheme",
+    "ReadDoor",
+    "Replication",
+    "RequestPool",
+    "RequestRingSWA",
+    "Role",
+    "RowUnit",
+    "SWAAllocator",
+    "SWACapable",
+    "SWAComposite",
+    "ScaledWrite",
+    "ShardedAllocator",
+    "SizeReporting",
+    "SlotAllocator",
+    "SparseIndexed",
+    "StateIndexSpace",
+    "StatePool",
+    "StateRequestPool",
+    "StateSliceable",
+    "StateSlotAllocator",
+    "StateTransferable",
+    "SwaStorage",
+    "Tile",
+    "TransferLayout",
+    "Transferable",
+    "VirtualIdAllocator",
+    "WriteLocation",
+    "adopt",
+    "buf_infos",
+    "explain",
+    "forget",
+    "peer_differences",
+    "require",
+    "row_major",
+    "supports",
+]

@@ -9,7 +9,7 @@ from ._capability import Capability
 if TYPE_CHECKING:
     from torch import Tensor, device, dtype
 
-    from .layer import AttentionLayer, LayerTransferCounter
+    from .layer import AttentionLayer, LayerTransferCounter, WriteLocation
 
 __all__ = ["KVLeaf", "KVPool"]
 
@@ -52,7 +52,7 @@ class KVPool(Capability, Protocol):
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
         """All key rows of a layer, in the pool's layout (NHD: `[size + page_size, heads, head_dim]`).
 
-        An alias of the storage in `dtype`, unless the traits declare `read_is_alias` False.
+        An alias of the storage in `dtype`, unless the traits declare another `read_door`.
 
         :raises ValueError: for a global layer id the pool does not own; never another layer.
         """
@@ -73,11 +73,18 @@ class KVPool(Capability, Protocol):
         ...
 
     def set_kv_buffer(
-        self, layer: AttentionLayer, loc: Tensor, cache_k: Tensor, cache_v: Tensor, /
+        self,
+        layer: AttentionLayer,
+        loc_info: Tensor | WriteLocation,
+        cache_k: Tensor,
+        cache_v: Tensor,
+        /,
     ) -> None:
         """Store one row of keys and values per location, for the layer `layer.layer_id`.
 
-        `loc` is `[n]`, int32 or int64, strided or not. `cache_k` is `[n, heads, head_dim]` and
+        `loc_info` is the location tensor itself, or an object that carries it as `.loc` beside
+        those of other spaces: backends pass either. The tensor is `[n]`, int32 or int64,
+        strided or not. `cache_k` is `[n, heads, head_dim]` and
         `cache_v` `[n, heads, v_head_dim]`, of any float dtype and strides; they are not modified.
         Rows aimed at location 0 or below are dropped, duplicates and NaN among them included;
         of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and keeps NaN.

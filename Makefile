@@ -1,0 +1,57 @@
+# `make demo` and `make test` do everything on a machine with Python and make.
+# A machine with a package mirror or a CPU-only torch index: set pip's own environment variables.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+# Never let pip choose a version: another torch is gigabytes.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install -c constraints.txt
+
+# A checker speaks when it has something to say: $(call step,name,command).
+step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test setup lint imports types unit constraints clean
+
+help:
+	@echo "make demo   what kvproto says about the built-in pools"
+	@echo "make test   every test and every checker (parts: lint imports types unit)"
+
+demo: setup
+	@$(BIN)/kvproto check
+
+test: lint imports types unit
+
+setup: $(STAMP)
+
+# The second line brings the build backend, so that the third builds with pinned versions too.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvproto needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@echo "installing into .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+lint: setup
+	$(call step,ruff check,$(BIN)/ruff check)
+	$(call step,ruff format,$(BIN)/ruff format --check)
+
+imports: setup
+	$(call step,import-linter,$(BIN)/lint-imports --no-logo)
+
+types: setup
+	$(call step,mypy,$(BIN)/mypy)
+	$(call step,pyright,$(BIN)/basedpyright)
+
+# `typecheck/` is run by these tests too: tests/typecheck/.
+unit: setup
+	@$(BIN)/pytest -q
+
+# After a version was changed on purpose: write down what is installed now.
+constraints: setup
+	@{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --all --exclude-editable \
+		| grep -v '^pip==' | sed 's/+cpu$$//'; } > constraints.new && mv constraints.new constraints.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,123 @@
+"""Which capabilities a pool has, which it lacks, and which it only half offers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kvproto import protocols as p
+from kvproto.protocols import explain, supports
+from kvproto.protocols._members import members_of
+
+__all__ = [
+    "CapabilityVerdict",
+    "capability_named",
+    "half_offered",
+    "POOL_CAPABILITIES",
+    "verdicts",
+]
+
+State = Literal["yes", "no", "half"]
+
+POOL_CAPABILITIES: tuple[type, ...] = (
+    p.KVPool,
+    p.KVLeaf,
+    p.MHARows,
+    p.MLALatent,
+    p.LatentRows,
+    p.KeyOnly,
+    p.ScaledWrite,
+    p.LayerOverrideWrite,
+    p.DCPMaskedWrite,
+    p.PrefixValidCommit,
+    p.BlockScaled,
+    p.FP4Workspace,
+    p.IndexerCapable,
+    p.KPoolTail,
+    p.SparseIndexed,
+    p.QSAIndexed,
+    p.DSV4Compressed,
+    p.SWACapable,
+    p.SWAComposite,
+    p.RequestRingSWA,
+    p.Composite,
+    p.HybridComposite,
+    p.FusedDraft,
+    p.HiSparse,
+    p.LayerSharded,
+    p.PageSharded,
+    p.PageEnvelope,
+    p.PageEnvelopeView,
+    p.Transferable,
+    p.LayerIdReporting,
+    p.StateTransferable,
+    p.HostCopyable,
+    p.HostMirrorable,
+    p.Movable,
+    p.SizeReporting,
+    p.PostCaptureBacked,
+    p.DeclaresTraits,
+    p.DeclaresRegions,
+)
+"""What a pool may be able to do, in the order reports show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityVerdict:
+    """`state` is what detection says; `reasons` is why not, a line per member."""
+
+    name: str
+    state: State
+    reasons: tuple[str, ...]
+
+
+def capability_named(name: str) -> type:
+    """The protocol of that name.
+
+    :raises KeyError: naming those there are.
+    """
+    known = {protocol.__name__: protocol for protocol in POOL_CAPABILITIES}
+    if name not in known:
+        raise KeyError(f"no capability '{name}'; there are {', '.join(known)}")
+    return known[name]
+
+
+def verdicts(pool: object) -> list[CapabilityVerdict]:
+    """One verdict per capability."""
+    half = half_offered(pool)
+    found: list[CapabilityVerdict] = []
+    for protocol in POOL_CAPABILITIES:
+        state: State = "yes" if supports(pool, protocol) else "half" if protocol in half else "no"
+        reasons = () if state == "yes" else tuple(explain(pool, protocol))
+        found.append(CapabilityVerdict(protocol.__name__, state, reasons))
+    return found
+
+
+def half_offered(pool: object) -> list[type]:
+    """Capabilities the pool lacks although it has a method of theirs that nothing else explains.
+
+    A method counts when the class defines it, not as None, and no capability that the pool has
+    contains it. It is charged to the capability most of whose members are there.
+    """
+    lacking = [c for c in POOL_CAPABILITIES if not supports(pool, c)]
+    explained = {m for c in POOL_CAPABILITIES if c not in lacking for m in _methods(c)}
+    charged: set[type] = set()
+    for method in sorted({m for c in lacking for m in _methods(c)} - explained):
+        if not callable(inspect.getattr_static(type(pool), method, None)):
+            continue
+        candidates = [c for c in lacking if method in _methods(c)]
+        charged.add(max(candidates, key=lambda c: _share_present(pool, c)))
+    return [protocol for protocol in POOL_CAPABILITIES if protocol in charged]
+
+
+def _methods(protocol: type) -> Sequence[str]:
+    return [m.name for m in members_of(protocol) if m.kind == "method"]
+
+
+def _share_present(pool: object, protocol: type) -> float:
+    names = [m.name for m in members_of(protocol)]
+    own = getattr(pool, "__dict__", {})
+    present = [n for n in names if n in own or inspect.getattr_static(type(pool), n, None)]
+    return len(present) / len(names)

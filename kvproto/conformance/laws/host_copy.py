@@ -1,0 +1,40 @@
+"""Rows that leave for the host and come back."""
+
+from __future__ import annotations
+
+import torch
+
+from kvproto.protocols import HostCopyable, KVPool
+
+from ..bench import Bench
+from ..law import has_layers, law
+from .leaf import OWNED
+
+
+@law(
+    "host-copy.round-trip",
+    HostCopyable,
+    KVPool,
+    applies=has_layers,
+    needs=OWNED,
+    check="copy every buffer that has a row per token, scales included; write all of them back",
+)
+def round_trip(bench: Bench) -> None:
+    """A copy taken with the callers' keywords and loaded elsewhere restores every layer's rows."""
+    written = {i: bench.pair(2, salt=i) for i in bench.layer_ids}
+    for layer_id, (k, v) in written.items():
+        bench.write(torch.tensor([1, 2]), k, v, layer_id)
+    copy = bench.pool.get_cpu_copy(torch.tensor([2, 1]), mamba_indices=None, req_pool_index=0)
+    blank = [torch.zeros_like(x) for x in written[bench.layer_ids[0]]]
+    for layer_id in bench.layer_ids:
+        bench.write(torch.tensor([1, 2]), blank[0], blank[1], layer_id)
+    to = torch.tensor([3, 4])
+    bench.pool.load_cpu_copy(copy, to, mamba_indices=None, req_pool_index=0)
+    for layer_id, pair in written.items():
+        for side, rows in zip(bench.sides, pair, strict=False):
+            bench.expect_rows(
+                "load_cpu_copy(get_cpu_copy([2, 1]), [3, 4])",
+                side,
+                {3: rows[1], 4: rows[0]},
+                layer_id,
+            )

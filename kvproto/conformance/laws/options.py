@@ -1,0 +1,61 @@
+"""Options of the write door that only some pools serve, and geometry that only some have."""
+
+from __future__ import annotations
+
+import torch
+
+from kvproto.protocols import KVPool, LayerOverrideWrite, MHALeafRequest, MHARows
+
+from ..bench import Bench, LayerStub
+from ..law import LawBroken, has_layers, law
+from .leaf import OWNED
+
+
+@law(
+    "write.layer-override",
+    LayerOverrideWrite,
+    KVPool,
+    applies=has_layers,
+    needs=OWNED,
+    check="look at layer_id_override first: composites pass layer=None with it",
+)
+def layer_override(bench: Bench) -> None:
+    """The override names the layer that is written, whatever the layer object says."""
+    k, v = bench.pair(1)
+    loc, last = torch.tensor([1]), bench.layer_ids[-1]
+    for layer in (None, LayerStub(bench.layer_ids[0])):
+        bench.pool.set_kv_buffer(layer, loc, k, v, layer_id_override=last)
+    for layer_id in bench.layer_ids:
+        for side, rows in zip(bench.sides, (k, v), strict=False):
+            bench.expect_rows(
+                f"set_kv_buffer(..., layer_id_override={last})",
+                side,
+                {1: rows[0]} if layer_id == last else {},
+                layer_id,
+            )
+
+
+@law(
+    "mha.geometry",
+    MHARows,
+    applies=lambda request: isinstance(request, MHALeafRequest),
+    check="v_head_dim None is head_dim; answer without naming a layer, layer 0 may not be there",
+)
+def mha_geometry(bench: Bench) -> None:
+    """Heads and widths are those asked for, keys and values apart, without naming a layer."""
+    heads, width = bench.row_shape("key")
+    value_width = bench.row_shape("value")[1]
+    pool = bench.pool
+    got = (pool.head_num, pool.head_dim, pool.v_head_dim, pool.get_v_head_dim())
+    expected = (heads, width, value_width, value_width)
+    if got != expected:
+        raise LawBroken(
+            "head_num, head_dim, v_head_dim, get_v_head_dim()",
+            expected=str(expected),
+            got=str(got),
+        )
+    buffers = (len(pool.k_buffer), len(pool.v_buffer))
+    if buffers != (len(bench.layer_ids),) * 2:
+        raise LawBroken(
+            "len(k_buffer), len(v_buffer)", expected=f"{len(bench.layer_ids)} each", got=str(buffers)
+        )

@@ -1,0 +1,164 @@
+"""What a transfer engine may rely on: pages are where the descriptors say."""
+
+from __future__ import annotations
+
+import torch
+
+from kvproto.protocols import (
+    DeclaresRegions,
+    KVLeaf,
+    KVPool,
+    LayerIdReporting,
+    Transferable,
+    buf_infos,
+)
+
+from ..bench import Bench
+from ..law import LawBroken, has_layers, law
+from ..oracle import peek, poke
+from ..storage import owned_bytes
+from .leaf import OWNED
+
+
+@law(
+    "transfer.lists",
+    Transferable,
+    check="one entry per region in each of the three lists; count whole pages",
+)
+def lists(bench: Bench) -> None:
+    """Pointers, lengths and item lengths are lists of equal length, each length whole items."""
+    infos = bench.pool.get_contiguous_buf_infos()
+    sizes = [len(part) for part in infos]
+    if len(infos) != 3 or len(set(sizes)) != 1:
+        raise LawBroken("get_contiguous_buf_infos()", expected="three equal lists", got=str(sizes))
+    for pointer, length, item in zip(*infos, strict=True):
+        if item <= 0 or length % item:
+            raise LawBroken(
+                "get_contiguous_buf_infos()",
+                expected="len a multiple of item_len",
+                got=f"len {length}, item_len {item} at {pointer:#x}",
+            )
+
+
+@law(
+    "transfer.item-len",
+    Transferable,
+    KVPool,
+    applies=has_layers,
+    needs=OWNED,
+    check="item_len is bytes per PAGE: multiply a token's bytes by page_size, once",
+)
+def item_len(bench: Bench) -> None:
+    """The item length is the bytes of one page: copying one item copies one page and no more."""
+    page = bench.request.page_size
+    pointers, lengths, items = bench.pool.get_contiguous_buf_infos()
+    wanted = _page_bytes(bench)
+    for length, item in zip(lengths, items, strict=True):
+        if sum(items) != wanted or length != item * (bench.slots // page):
+            raise LawBroken(
+                f"get_contiguous_buf_infos() with page_size={page}",
+                expected=f"items of {wanted} bytes in all, {bench.slots // page} to a region",
+                got=f"{sum(items)} bytes in all, region of {length} bytes in items of {item}",
+            )
+    _fill_pages(bench)
+    for pointer, item in zip(pointers, items, strict=True):
+        poke(pointer + item, peek(pointer + 2 * item, item))
+    for layer_id in bench.layer_ids:
+        for side in bench.sides:
+            got = bench.stored(side, layer_id)
+            expected = _filled(bench, side, layer_id)
+            expected[page : 2 * page] = expected[2 * page : 3 * page]
+            bench.expect_same(
+                "page 2's bytes copied over page 1 of every region", got, expected, f"{side} row"
+            )
+
+
+@law(
+    "transfer.complete",
+    Transferable,
+    KVLeaf,
+    check="a buffer left out: index keys, scales, a draft's layers",
+)
+def complete(bench: Bench) -> None:
+    """Every per-token byte the pool owns is in exactly one exported region."""
+    pointers, lengths, _ = bench.pool.get_contiguous_buf_infos()
+    spans = sorted(zip(pointers, lengths, strict=True))
+    for (a, length), (b, _) in zip(spans, spans[1:], strict=False):
+        if a + length > b:
+            raise LawBroken(
+                "get_contiguous_buf_infos()",
+                expected="regions that do not overlap",
+                got=f"{length} bytes at {a:#x} reach past {b:#x}",
+            )
+    owned = owned_bytes(bench.pool, bench.slots)
+    if sum(lengths) != owned:
+        raise LawBroken(
+            "get_contiguous_buf_infos()",
+            expected=f"{owned} bytes, as the pool's per-token tensors hold",
+            got=f"{sum(lengths)} bytes exported",
+        )
+
+
+@law(
+    "transfer.no-layers",
+    Transferable,
+    applies=lambda r: not has_layers(r),
+    check="a pipeline stage may own no layer that keeps KV",
+)
+def no_layers(bench: Bench) -> None:
+    """A pool without layers exports three empty lists."""
+    infos = tuple(list(part) for part in bench.pool.get_contiguous_buf_infos())
+    if infos != ([], [], []):
+        raise LawBroken("get_contiguous_buf_infos()", expected="([], [], [])", got=str(infos))
+
+
+@law(
+    "transfer.layer-ids",
+    Transferable,
+    LayerIdReporting,
+    check="global ids, one for each entry of get_contiguous_buf_infos, in its order",
+)
+def layer_ids(bench: Bench) -> None:
+    """Each exported region has one reported layer id, and the ids are those of the stage."""
+    ids = bench.pool.get_kv_layer_ids()
+    regions = len(bench.pool.get_contiguous_buf_infos()[0])
+    if len(ids) != regions or set(ids) != set(bench.layer_ids):
+        raise LawBroken(
+            "get_kv_layer_ids()",
+            expected=f"{regions} ids out of {list(bench.layer_ids)}",
+            got=str(ids),
+        )
+
+
+@law(
+    "transfer.regions",
+    Transferable,
+    DeclaresRegions,
+    check="derive both from one description",
+)
+def regions(bench: Bench) -> None:
+    """The descriptors are those that follow from the declared regions."""
+    told = tuple(list(part) for part in bench.pool.get_contiguous_buf_infos())
+    declared = buf_infos(bench.pool.buffer_regions())
+    if told != declared:
+        raise LawBroken("get_contiguous_buf_infos()", expected=str(declared), got=str(told))
+
+
+def _page_bytes(bench: Bench) -> int:
+    widths = [heads * width for heads, width in map(bench.row_shape, bench.sides)]
+    request = bench.request
+    return sum(widths) * request.dtype.itemsize * request.page_size * request.layer_num
+
+
+def _fill_pages(bench: Bench) -> None:
+    loc = torch.arange(1, bench.slots)
+    for layer_id in bench.layer_ids:
+        k, v = bench.pair(bench.slots, salt=layer_id)
+        bench.write(loc, k[1:], v[1:], layer_id)
+
+
+def _filled(bench: Bench, side: str, layer_id: int) -> torch.Tensor:
+    k, v = bench.pair(bench.slots, salt=layer_id)
+    rows = (k if side == "key" else v).float()
+    rows[0] = 0
+    return rows

@@ -1,0 +1,87 @@
+"""The geometries a pool is tried in: small, odd, and few enough that a run takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kvproto.protocols import LeafRequest, MHALeafRequest, MLALeafRequest
+
+__all__ = ["SPECS", "Spec", "spec_named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A named request: the name appears in reports and in `kvproto check --spec`."""
+
+    name: str
+    request: LeafRequest
+
+
+def _mha(
+    name: str,
+    page_size: int,
+    heads: int,
+    widths: tuple[int, int | None],
+    layers: range,
+    dtype: torch.dtype = torch.bfloat16,
+    pages: int = 6,
+) -> Spec:
+    request = MHALeafRequest(
+        size=pages * page_size,
+        page_size=page_size,
+        dtype=dtype,
+        quant_scheme="fp8_scaled" if dtype.itemsize == 1 else "none",
+        head_num=heads,
+        head_dim=widths[0],
+        v_head_dim=widths[1],
+        layer_num=len(layers),
+        start_layer=layers.start,
+        device="cpu",
+    )
+    return Spec(f"mha-{name}", request)
+
+
+def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype) -> Spec:
+    request = MLALeafRequest(
+        size=6 * page_size,
+        page_size=page_size,
+        dtype=dtype,
+        kv_lora_rank=16,
+        qk_rope_head_dim=8,
+        layer_num=len(layers),
+        start_layer=layers.start,
+        device="cpu",
+    )
+    return Spec(f"mla-{name}", request)
+
+
+SPECS: Sequence[Spec] = (
+    _mha("bf16-page1", 1, 2, (16, None), range(2), pages=13),
+    _mha("bf16-page16-stage", 16, 1, (32, 16), range(8, 12)),
+    _mha("fp16-page64-wide-v", 64, 2, (16, 32), range(3, 5), torch.float16),
+    _mha("bf16-page128-one-layer", 128, 1, (8, 8), range(7, 8), pages=2),
+    _mha("bf16-page256", 256, 1, (8, None), range(1, 3), pages=2),
+    _mha("fp32-page4", 4, 3, (4, 4), range(2), torch.float32),
+    _mha("fp8-e4m3fn-page16", 16, 2, (16, None), range(2, 4), torch.float8_e4m3fn),
+    _mha("fp8-e5m2-page1", 1, 1, (16, 8), range(1, 2), torch.float8_e5m2, pages=9),
+    _mha("fp8-e4m3fnuz-page4", 4, 1, (16, None), range(2), torch.float8_e4m3fnuz),
+    _mha("no-layers", 16, 1, (16, None), range(4, 4)),
+    _mla("bf16-page1", 1, range(2), torch.bfloat16),
+    _mla("bf16-page64-stage", 64, range(8, 11), torch.bfloat16),
+    _mla("fp16-page16", 16, range(1, 3), torch.float16),
+)
+"""Every geometry; a factory answers `Declined` to those its pool does not serve."""
+
+
+def spec_named(name: str) -> Spec:
+    """The spec of that name.
+
+    :raises KeyError: naming those there are.
+    """
+    for spec in SPECS:
+        if spec.name == name:
+            return spec
+    raise KeyError(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")

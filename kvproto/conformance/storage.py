@@ -1,0 +1,18 @@
+"""The memory behind a pool's tensors, found without asking the pool."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["owned_bytes"]
+
+
+def owned_bytes(pool: object, slots: int) -> int:
+    """Bytes of the storages behind all tensors the pool holds that have a row a slot (or page)."""
+    seen: dict[int, int] = {}
+    for value in vars(pool).values():
+        for tensor in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() >= slots:
+                storage = tensor.untyped_storage()
+                seen[storage.data_ptr()] = storage.nbytes()
+    return sum(seen.values())

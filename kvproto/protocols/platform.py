@@ -1,0 +1,55 @@
+"""The one door through which pools of a device are built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ._capability import Capability
+
+if TYPE_CHECKING:
+    from .allocator import SlotAllocator
+    from .leaf import KVLeaf
+    from .requests import AllocatorRequest, Declined, LeafRequest
+    from .traits import Fp8Variant
+
+__all__ = ["Platform", "PlatformCapabilities"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformCapabilities:
+    """Facts of a device that decide which kernels and options are legal on it."""
+
+    device_type: str
+    supports_triton: bool
+    supports_graph_capture: bool
+    fp8_variant: Fp8Variant
+    registration_alignment: int = 1
+    """Bytes to which start and length of a buffer registered for transfer must be aligned."""
+
+
+@runtime_checkable
+class Platform(Capability, Protocol):
+    """Can it build pools for a device?
+
+    In-tree platforms and plugins are used through this protocol alone. What a platform does
+    not build it declines with a reason, at configure time.
+    """
+
+    @property
+    def name(self) -> str:
+        """The platform's name in options and messages, for example `cuda`."""
+        ...
+
+    @property
+    def capabilities(self) -> PlatformCapabilities:
+        """What the device can do; constant."""
+        ...
+
+    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """A leaf that holds what is asked for, its buffers allocated and zero."""
+        ...
+
+    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
+        """An allocator over the requested slots, all of them free."""
+        ...

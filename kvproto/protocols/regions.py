@@ -1,0 +1,180 @@
+"""Where a pool's bytes are: the one description that everything else is derived from.
+
+Transfer descriptors, host-tier geometry, sizes, the fingerprint that peers compare and the
+conformance kit's independent reader all come from `BufferRegion`. Addresses are Python
+integers, so nothing overflows however large the pool is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol, runtime_checkable
+
+from ._capability import Capability
+from .layout import Field
+
+__all__ = [
+    "BufferRegion",
+    "DeclaresRegions",
+    "Fingerprint",
+    "buf_infos",
+    "peer_differences",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What two pools must agree on before pages may travel between them.
+
+    Left out on purpose: addresses, number of pages, stride between pages, alignment.
+    """
+
+    layer_ids: tuple[int, ...]
+    page_size: int
+    bytes_per_page: int
+    fields: tuple[Field, ...]
+
+    def digest(self) -> str:
+        """Sixteen hex digits, equal on every machine for equal fingerprints."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+    def differences(self, other: Fingerprint) -> list[str]:
+        """One line per member that differs: its name, this side's value, the other's."""
+        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return [f"{name}: {mine} here, {theirs} there" for name, mine, theirs in pairs if mine != theirs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRegion:
+    """The same kind of bytes for some layers: pages of `bytes_per_page`, `page_stride` apart.
+
+    `bases[i]` is the address of page 0 of global layer `layer_ids[i]`. `fields` say what lies
+    where inside a page; the first axis of each is the token within the page. `page_count`
+    includes the reserved page 0. `alignment` is what every base is a multiple of.
+
+    :raises ValueError: for bases that do not match the layers or the alignment, fields that
+        leave the page, pages that overlap.
+    """
+
+    layer_ids: tuple[int, ...]
+    bases: tuple[int, ...]
+    page_count: int
+    page_size: int
+    bytes_per_page: int
+    fields: tuple[Field, ...]
+    page_stride: int = 0
+    alignment: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.page_stride:
+            object.__setattr__(self, "page_stride", self.bytes_per_page)
+        for problem in self._problems():
+            raise ValueError(f"BufferRegion of {'/'.join(f.name for f in self.fields)}: {problem}")
+
+    def _problems(self) -> list[str]:
+        problems: list[str] = []
+        if len(self.bases) != len(self.layer_ids):
+            problems.append(f"{len(self.bases)} bases for {len(self.layer_ids)} layers")
+        if len(set(self.layer_ids)) != len(self.layer_ids):
+            problems.append(f"a layer is named twice in {self.layer_ids}")
+        if any(base % self.alignment for base in self.bases):
+            problems.append(f"a base is not a multiple of alignment {self.alignment}")
+        if self.page_stride < self.bytes_per_page:
+            problems.append(f"pages of {self.bytes_per_page} bytes lie {self.page_stride} apart")
+        for field in self.fields:
+            if field.end > self.bytes_per_page:
+                problems.append(f"{field.name} ends at byte {field.end} of {self.bytes_per_page}")
+            if field.axes[0].name != "token" or field.axes[0].size != self.page_size:
+                problems.append(f"{field.name}'s first axis is not {self.page_size} tokens")
+        return problems
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all layers, the reserved page included, gaps between pages not."""
+        return len(self.layer_ids) * self.page_count * self.bytes_per_page
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a peer compares before a byte moves."""
+        return Fingerprint(self.layer_ids, self.page_size, self.bytes_per_page, self.fields)
+
+    def field(self, name: str) -> Field:
+        """The field of that name.
+
+        :raises KeyError: naming the fields there are.
+        """
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(f"no field '{name}', there are {', '.join(f.name for f in self.fields)}")
+
+    def page_address(self, layer_id: int, page: int) -> int:
+        """Address of the first byte of a page of a global layer.
+
+        :raises ValueError: for a layer the region does not hold.
+        :raises IndexError: for a page outside `0 <= page < page_count`.
+        """
+        if layer_id not in self.layer_ids:
+            raise ValueError(f"layer_id {layer_id} is not here, the region holds {self.layer_ids}")
+        if not 0 <= page < self.page_count:
+            raise IndexError(f"page {page} is outside 0..{self.page_count - 1}")
+        return self.bases[self.layer_ids.index(layer_id)] + page * self.page_stride
+
+    def address(self, layer_id: int, page: int, token: int, *index: int, field: str = "") -> int:
+        """Address of one element: token `token` of a page, then an index per further axis.
+
+        Without `index` it is the element at 0 of every further axis, the start of the token's
+        row in dense layouts. `field` may be left out where there is only one.
+
+        :raises ValueError, IndexError, KeyError: as `page_address`, `Field.at` and `field`.
+        """
+        part = self.field(field) if field else self.fields[0]
+        rest = index or (0,) * (len(part.axes) - 1)
+        return self.page_address(layer_id, page) + part.at(token, *rest)
+
+
+@runtime_checkable
+class DeclaresRegions(Capability, Protocol):
+    """Does the pool say where each of its bytes is?"""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        """Every region the pool owns, in the order of its transfer descriptors.
+
+        Together they cover each per-token byte once. Bases are live addresses: valid until
+        the pool is freed.
+        """
+        ...
+
+
+def buf_infos(regions: Sequence[BufferRegion]) -> tuple[list[int], list[int], list[int]]:
+    """`(ptrs, lens, item_lens)` as `Transferable` gives them, one entry per region and layer.
+
+    :raises ValueError: for pages with gaps between them, which this form cannot express.
+    """
+    ptrs: list[int] = []
+    lens: list[int] = []
+    item_lens: list[int] = []
+    for region in regions:
+        if region.page_stride != region.bytes_per_page:
+            raise ValueError(
+                f"pages of {region.bytes_per_page} bytes lie {region.page_stride} apart: pointer, "
+                "length and item length describe dense pages only"
+            )
+        for base in region.bases:
+            ptrs.append(base)
+            lens.append(region.page_count * region.bytes_per_page)
+            item_lens.append(region.bytes_per_page)
+    return ptrs, lens, item_lens
+
+
+def peer_differences(mine: Sequence[BufferRegion], theirs: Sequence[BufferRegion]) -> list[str]:
+    """Why pages may not travel between two pools; empty when they may."""
+    if len(mine) != len(theirs):
+        return [f"number of regions: {len(mine)} here, {len(theirs)} there"]
+    return [
+        f"region {i}: {line}"
+        for i, (a, b) in enumerate(zip(mine, theirs, strict=True))
+        for line in a.fingerprint.differences(b.fingerprint)
+    ]

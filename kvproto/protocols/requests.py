@@ -1,0 +1,158 @@
+"""What a platform is asked to build: one frozen request per kind of leaf.
+
+A request says what the leaf must hold, in the words of the pools' constructors, and nothing
+about how the asker decided. `keywords()` gives those constructor keywords.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from torch import device, dtype
+
+    from .traits import Layout, QuantScheme
+
+__all__ = [
+    "AllocatorKind",
+    "AllocatorRequest",
+    "Declined",
+    "LeafRequest",
+    "MHALeafRequest",
+    "MLALeafRequest",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A builder's answer to a request it does not serve; `reason` is for the person who asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowsRequest:
+    """The fields every leaf of token rows needs.
+
+    `size` counts usable token slots without the reserved page and must be a multiple of
+    `page_size`. `dtype` is what a stored element means. Layers are global ids
+    `start_layer .. start_layer + layer_num - 1`; `layer_num` may be 0.
+    """
+
+    size: int
+    page_size: int
+    dtype: dtype
+    layer_num: int
+    device: str | device
+    start_layer: int = 0
+    enable_memory_saver: bool = False
+    quant_scheme: QuantScheme = "none"
+
+    @property
+    def end_layer(self) -> int:
+        """One past the last global layer id."""
+        return self.start_layer + self.layer_num
+
+    def _check(self, *positive: str) -> None:
+        for name in ("size", "page_size", *positive):
+            _at_least(self, name, 1)
+        for name in ("layer_num", "start_layer"):
+            _at_least(self, name, 0)
+        if self.size % self.page_size:
+            raise ValueError(
+                f"{type(self).__name__}.size={self.size}: not a multiple of page_size="
+                f"{self.page_size}, the last page would be short; round down to "
+                f"{self.size // self.page_size * self.page_size}"
+            )
+        is_fp8 = self.dtype.itemsize == 1 and self.dtype.is_floating_point
+        if is_fp8 and self.quant_scheme == "none":
+            raise ValueError(
+                f"{type(self).__name__}.quant_scheme='none': dtype={self.dtype} is a quantised "
+                "type, name its scheme (for per-tensor scales 'fp8_scaled')"
+            )
+
+    def _keywords(self, *left_out: str) -> dict[str, object]:
+        names = [f.name for f in fields(self) if f.name not in ("quant_scheme", *left_out)]
+        return {name: getattr(self, name) for name in names} | {"end_layer": self.end_layer}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MHALeafRequest(_RowsRequest):
+    """A leaf with one K row and one V row per token, for `head_num` KV heads of this rank.
+
+    `v_head_dim` None means `head_dim`.
+
+    :raises ValueError: for counts below their minimum, a ragged last page, an unnamed scheme.
+    """
+
+    head_num: int
+    head_dim: int
+    v_head_dim: int | None = None
+    layout: Layout = "nhd"
+
+    def __post_init__(self) -> None:
+        self._check("head_num", "head_dim")
+        if self.v_head_dim is not None:
+            _at_least(self, "v_head_dim", 1)
+
+    @property
+    def value_head_dim(self) -> int:
+        """The width of a value head: `v_head_dim`, or `head_dim` where that is None."""
+        return self.head_dim if self.v_head_dim is None else self.v_head_dim
+
+    def keywords(self) -> dict[str, object]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        return self._keywords("layout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLALeafRequest(_RowsRequest):
+    """A leaf with one latent row per token: `kv_lora_rank` latent elements, then `qk_rope_head_dim`.
+
+    The same rows on every tensor-parallel rank.
+
+    :raises ValueError: as `MHALeafRequest`.
+    """
+
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    layout: Layout = "latent_rows"
+
+    def __post_init__(self) -> None:
+        self._check("kv_lora_rank", "qk_rope_head_dim")
+
+    def keywords(self) -> dict[str, object]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        return self._keywords("layout")
+
+
+LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest
+
+AllocatorKind = Literal["token", "paged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorRequest:
+    """An allocator that hands out `size` slots, `page_size .. size + page_size - 1`.
+
+    `need_sort` asks for freed pages to come back in ascending order.
+    """
+
+    kind: AllocatorKind
+    size: int
+    page_size: int
+    device: str | device
+    need_sort: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("size", "page_size"):
+            _at_least(self, name, 1)
+
+
+def _at_least(request: object, name: str, minimum: int) -> None:
+    value: object = getattr(request, name)
+    if not isinstance(value, int) or value < minimum:
+        raise ValueError(
+            f"{type(request).__name__}.{name}={value!r}: must be an integer of at least {minimum}"
+        )

@@ -1,0 +1,26 @@
+"""What a pool costs."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from ._capability import Capability
+
+__all__ = ["SizeReporting"]
+
+
+@runtime_checkable
+class SizeReporting(Capability, Protocol):
+    """Can the pool say how much memory it takes?"""
+
+    @property
+    def mem_usage(self) -> float:
+        """GiB of all buffers; 0 for a view into memory that another object reports."""
+        ...
+
+    def get_kv_size_bytes(self) -> tuple[int, int] | int:
+        """Bytes of the key side and of the value side, scales and index rows included.
+
+        One number where a token is one row for both. 0 for views, like `mem_usage`.
+        """
+        ...

@@ -1,0 +1,174 @@
+"""What a pool is: closed facts that it declares and that no structure can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, get_args, runtime_checkable
+
+from ._capability import Capability
+
+__all__ = [
+    "TRAIT_DOMAINS",
+    "DeclaresTraits",
+    "Fp8Variant",
+    "IdSpace",
+    "IndexScheme",
+    "Kind",
+    "Layout",
+    "PoolTraits",
+    "QuantScheme",
+    "ReadDoor",
+    "Replication",
+    "Role",
+    "RowUnit",
+    "StateIndexSpace",
+    "SwaStorage",
+    "TransferLayout",
+]
+
+Kind = Literal[
+    "mha",
+    "mla",
+    "dsa",
+    "sparse_index",
+    "key_only",
+    "noop",
+    "swa",
+    "hybrid_linear",
+    "qsa",
+    "compressed",
+    "draft_view",
+]
+"""What a token is to attention: K and V rows (`mha`), one latent row (`mla`), ..., or a composite."""
+
+Layout = Literal[
+    "nhd",
+    "hnd",
+    "paged_nhd",
+    "vectorized_5d",
+    "page_envelope",
+    "latent_rows",
+    "latent_split",
+    "latent_split_nz",
+    "packed_pages",
+    "page_rows_nvfp4",
+    "composite",
+]
+"""How rows lie in memory. `paged_nhd` is `[pages, page, heads, dim]`, `nhd` `[slots, heads, dim]`."""
+
+QuantScheme = Literal[
+    "none",
+    "fp8_scaled",
+    "mxfp8",
+    "fp4_mx16",
+    "nvfp4",
+    "dsa_fp8_packed",
+    "compressed_packed",
+]
+"""How stored numbers stand for real ones; `fp8_scaled` is per-tensor scales, None meaning 1."""
+
+Fp8Variant = Literal["none", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"]
+"""Which fp8: the same byte is another number in each."""
+
+Replication = Literal["tp_sharded", "tp_replicated", "layer_owned", "page_interleaved"]
+"""Which ranks hold a token's rows: each its heads, each all of them, the owner of a layer or page."""
+
+IdSpace = Literal["physical", "virtual", "device_slot"]
+"""What the locations a caller passes are."""
+
+SwaStorage = Literal["none", "mapped_pool", "request_ring", "full_indices"]
+"""Where window layers live: nowhere, in a mapped pool, in a ring per request, at full locations."""
+
+IndexScheme = Literal[
+    "none",
+    "dsa_fp8_scale",
+    "npu_bf16",
+    "npu_int8_scale",
+    "sparse_k",
+    "sparse_kv",
+    "qsa_compressed",
+    "compressed_c4",
+]
+"""How index keys are stored, where there are any."""
+
+StateIndexSpace = Literal["none", "kv_pages", "swa_pages", "request_slot", "state_slot"]
+"""By which ids the state regions of `StateTransferable` are addressed."""
+
+TransferLayout = Literal[
+    "per_layer", "component_groups", "page_envelope", "ratio_groups", "owned_layers"
+]
+"""How `get_contiguous_buf_infos` orders its regions."""
+
+ReadDoor = Literal["alias", "copy", "scratch"]
+"""What read doors return: the storage, a fresh dequantised copy, or a buffer soon overwritten."""
+
+Role = Literal["target", "draft"]
+"""Whose tokens these are in speculative decoding."""
+
+RowUnit = Literal["tokens", "device_slots", "view_rows", "pages"]
+"""What `size` counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTraits:
+    """The declared facts of one pool; the defaults are those of a plain target leaf.
+
+    A frozen value: compare, print and match it. Wrong values never get in.
+
+    :raises ValueError: for a value outside a field's domain, and for contradictions.
+    """
+
+    kind: Kind
+    layout: Layout
+    quant_scheme: QuantScheme = "none"
+    fp8_variant: Fp8Variant = "none"
+    replication: Replication = "tp_sharded"
+    id_space: IdSpace = "physical"
+    swa_storage: SwaStorage = "none"
+    index_scheme: IndexScheme = "none"
+    state_index_space: StateIndexSpace = "none"
+    transfer_layout: TransferLayout = "per_layer"
+    read_door: ReadDoor = "alias"
+    role: Role = "target"
+    rows_are: RowUnit = "tokens"
+
+    def __post_init__(self) -> None:
+        for name, domain in TRAIT_DOMAINS.items():
+            value: object = getattr(self, name)
+            if value not in domain:
+                raise ValueError(f"PoolTraits.{name}={value!r}: must be one of {', '.join(domain)}")
+        if self.quant_scheme == "fp8_scaled" and self.fp8_variant == "none":
+            raise ValueError(
+                "PoolTraits.fp8_variant='none': quant_scheme='fp8_scaled' stores fp8, say which"
+            )
+
+
+TRAIT_DOMAINS: dict[str, tuple[str, ...]] = {
+    "kind": get_args(Kind),
+    "layout": get_args(Layout),
+    "quant_scheme": get_args(QuantScheme),
+    "fp8_variant": get_args(Fp8Variant),
+    "replication": get_args(Replication),
+    "id_space": get_args(IdSpace),
+    "swa_storage": get_args(SwaStorage),
+    "index_scheme": get_args(IndexScheme),
+    "state_index_space": get_args(StateIndexSpace),
+    "transfer_layout": get_args(TransferLayout),
+    "read_door": get_args(ReadDoor),
+    "role": get_args(Role),
+    "rows_are": get_args(RowUnit),
+}
+"""The legal values of every field of `PoolTraits`, in declaration order."""
+
+if tuple(TRAIT_DOMAINS) != tuple(field.name for field in fields(PoolTraits)):
+    raise TypeError("TRAIT_DOMAINS and PoolTraits name different fields")
+
+
+@runtime_checkable
+class DeclaresTraits(Capability, Protocol):
+    """Does the pool say what it is?"""
+
+    @property
+    def pool_traits(self) -> PoolTraits:
+        """The declared facts; constant for the life of the pool."""
+        ...

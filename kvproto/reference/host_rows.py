@@ -1,0 +1,42 @@
+"""Rows of some locations, kept on the host while a request is retracted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels import store_rows
+
+__all__ = ["HostRows", "copy_rows_to_host", "load_rows_from_host"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRows:
+    """`rows[i]` are the stored rows, `[n, ...]` on the CPU, of the pool's i-th buffer."""
+
+    rows: tuple[Tensor, ...]
+    count: int
+
+
+def copy_rows_to_host(buffers: Sequence[Tensor], indices: Tensor) -> HostRows:
+    """Copy the rows at `indices` (`[n]`, int32 or int64) of every buffer; waits for the device."""
+    index = indices.to(torch.int64)
+    rows = tuple(buffer.index_select(0, index).to("cpu") for buffer in buffers)
+    return HostRows(rows, indices.shape[0])
+
+
+def load_rows_from_host(buffers: Sequence[Tensor], copy: HostRows, indices: Tensor) -> None:
+    """Write the copied rows to `indices`; the reserved slot is left alone.
+
+    :raises ValueError: for another number of locations or buffers; nothing is written.
+    """
+    if copy.count != indices.shape[0] or len(copy.rows) != len(buffers):
+        raise ValueError(
+            f"the copy holds {copy.count} rows of {len(copy.rows)} buffers, asked to load "
+            f"{indices.shape[0]} rows into {len(buffers)}"
+        )
+    for buffer, rows in zip(buffers, copy.rows, strict=True):
+        store_rows(buffer, indices, rows.to(buffer.device))

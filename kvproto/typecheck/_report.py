@@ -1,0 +1,44 @@
+"""The verdict as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from ._verdict import Finding, ProtocolVerdict
+
+__all__ = ["report"]
+
+
+def report(target: str, verdicts: Sequence[ProtocolVerdict], checkers: Sequence[str]) -> str:
+    """A paragraph per protocol: the findings first, then the members that fit."""
+    fitting = sum(not verdict.findings for verdict in verdicts)
+    count = f"fits {fitting} of {len(verdicts)} protocol{'s' if len(verdicts) > 1 else ''}"
+    paragraphs = [_paragraph(verdict) for verdict in verdicts]
+    return "\n\n".join([*paragraphs, f"{target} {count}, says {' and '.join(checkers)}"])
+
+
+def _paragraph(verdict: ProtocolVerdict) -> str:
+    faults = len(verdict.findings)
+    lines = [
+        f"{verdict.protocol}: {f'{faults} finding' + 's' * (faults > 1) if faults else 'fits'}"
+    ]
+    for finding in verdict.findings:
+        lines += _block(finding)
+    lines += _list("fits", verdict.fitting())
+    lines += _list("not annotated, so checkers believe anything", verdict.unchecked)
+    return "\n".join(lines)
+
+
+def _block(finding: Finding) -> list[str]:
+    facts = {"expected": finding.expected, "came": finding.came, "why": finding.why}
+    facts["says"] = " and ".join(finding.checkers)
+    subject = finding.member or "the class as a whole"
+    return [f"  {subject}", *(f"    {name:9} {text}" for name, text in facts.items() if text)]
+
+
+def _list(title: str, members: Sequence[str]) -> list[str]:
+    if not members:
+        return []
+    text = f"  {title}: {', '.join(members)}"
+    return textwrap.wrap(text, 96, subsequent_indent="    ", drop_whitespace=True)
