@@ -5,6 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from .conformance import Report
+
+    Commands: TypeAlias = argparse._SubParsersAction[  # pyright: ignore[reportPrivateUsage]
+        argparse.ArgumentParser
+    ]
 
 __all__ = ["main"]
 
@@ -33,7 +43,8 @@ _EXTRA_OF = {"rich": "check", "hypothesis": "check", "pytest": "check", "beartyp
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kvproto", description="Capabilities of KV-cache pools: what a pool can do, and why not."
+        prog="kvproto",
+        description="Capabilities of KV-cache pools: what a pool can do, and why not.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_check(commands)
@@ -42,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_check(commands: Commands) -> None:
     check = commands.add_parser(
         "check",
         help="run the conformance laws on the pools a factory builds",
@@ -65,12 +76,12 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.set_defaults(run=_check)
 
 
-def _add_laws(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_laws(commands: Commands) -> None:
     laws = commands.add_parser("laws", help="list the laws, their claims and the geometries")
     laws.set_defaults(run=_laws)
 
 
-def _add_typecheck(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_typecheck(commands: Commands) -> None:
     typecheck = commands.add_parser(
         "typecheck",
         help="let mypy and pyright judge a pool class against the protocols",
@@ -86,27 +97,35 @@ def _add_typecheck(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _check(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from .conformance import BadFactory, check_pool, load_factory
+    from .conformance import BadInput
     from .conformance.render import print_report
 
-    console, errors = Console(), Console(stderr=True)
+    console = Console()
     status = 0
     for target in [arguments.factory] if arguments.factory else BUILT_IN:
         try:
-            with errors.status(f"checking {target}") as progress:
-                report = check_pool(
-                    load_factory(target),
-                    laws=arguments.law,
-                    capabilities=arguments.capability,
-                    specs=arguments.spec,
-                    target=target,
-                    progress=lambda spec: progress.update(f"checking {target}: {spec}"),
-                )
-        except (BadFactory, KeyError) as error:
-            return _refuse(str(error.args[0]))
+            report = _checked(target, arguments)
+        except BadInput as error:
+            return _refuse(str(error))
         print_report(report, console, asked=frozenset(arguments.capability or ()))
         status = max(status, 0 if report.ok else 1)
     return status
+
+
+def _checked(target: str, arguments: argparse.Namespace) -> Report:
+    from rich.console import Console
+
+    from .conformance import check_pool, load_factory
+
+    with Console(stderr=True).status(f"checking {target}") as progress:
+        return check_pool(
+            load_factory(target),
+            laws=arguments.law,
+            capabilities=arguments.capability,
+            specs=arguments.spec,
+            target=target,
+            progress=lambda spec: progress.update(f"checking {target}: {spec}"),
+        )
 
 
 def _laws(_arguments: argparse.Namespace) -> int:

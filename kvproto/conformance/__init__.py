@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from .bad_input import BadInput
 from .bench import Bench
 from .check import check_pool
-from .factory import BadFactory, Factory, load_factory
+from .factory import Factory, load_factory
 from .law import LAWS, Law, LawBroken, law
 from .report import Finding, LawResult, Report
 
 __all__ = [
     "LAWS",
-    "BadFactory",
+    "BadInput",
     "Bench",
     "Factory",
     "Finding",

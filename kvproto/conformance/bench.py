@@ -73,7 +73,7 @@ class Bench:
                 return 1, rank + rope if side == "key" else rank
 
     def rows(self, side: Side, n: int, salt: int = 0) -> Tensor:
-        """`[n, heads, width]` float32: integers 1..7 that differ from row to row and side to side."""
+        """`[n, heads, width]` float32: integers 1..7, another sequence in each row and side."""
         heads, width = self.row_shape(side)
         count = torch.arange(n * heads * width, dtype=torch.int64)
         step = 3 if side == "key" else 5
@@ -94,7 +94,9 @@ class Bench:
         """All rows of a layer as the oracle finds them, float32."""
         return self.oracle.rows(side, self.layer_ids[0] if layer_id is None else layer_id).float()
 
-    def expect_rows(self, call: str, side: Side, rows: Mapping[int, Tensor], layer_id: int | None = None) -> None:
+    def expect_rows(
+        self, call: str, side: Side, rows: Mapping[int, Tensor], layer_id: int | None = None
+    ) -> None:
         """Exactly these rows are stored and every other row of the layer is zero."""
         expected = torch.zeros(self.slots, *self.row_shape(side))
         for slot, row in rows.items():
@@ -104,7 +106,9 @@ class Bench:
     def expect_same(self, call: str, got: Tensor, expected: Tensor, what: str) -> None:
         """:raises LawBroken: at the first row in which the two differ."""
         if got.shape != expected.shape:
-            raise LawBroken(call, expected=f"shape {tuple(expected.shape)}", got=f"{tuple(got.shape)}")
+            raise LawBroken(
+                call, expected=f"shape {tuple(expected.shape)}", got=f"{tuple(got.shape)}"
+            )
         same = (got == expected) | (got.isnan() & expected.isnan())
         wrong = (~same.flatten(1).all(1)).nonzero().flatten()
         if len(wrong):
@@ -112,10 +116,13 @@ class Bench:
             raise LawBroken(
                 call,
                 expected=f"{what} {row} = {show_row(expected[row])}",
-                got=f"{show_row(got[row])}" + (f" ({len(wrong)} rows differ)" if len(wrong) > 1 else ""),
+                got=f"{show_row(got[row])}"
+                + (f" ({len(wrong)} rows differ)" if len(wrong) > 1 else ""),
             )
 
-    def expect_raises(self, call: str, action: Callable[[], object], *errors: type[Exception]) -> None:
+    def expect_raises(
+        self, call: str, action: Callable[[], object], *errors: type[Exception]
+    ) -> None:
         """The action raises one of these.
 
         :raises LawBroken: when it returns, or raises something else.
@@ -132,6 +139,5 @@ class Bench:
 
 def show_row(row: Tensor, most: int = 6) -> str:
     """A row's first elements, short enough for a line of a report."""
-    flat = row.flatten().tolist()
-    shown = ", ".join(f"{x:g}" for x in flat[:most])
-    return f"[{shown}{', ...' if len(flat) > most else ''}]"
+    shown = ", ".join(f"{float(x):g}" for x in row.flatten()[:most])
+    return f"[{shown}{', ...' if row.numel() > most else ''}]"

@@ -11,11 +11,13 @@ from kvproto import protocols as p
 from kvproto.protocols import explain, supports
 from kvproto.protocols._members import members_of
 
+from .bad_input import BadInput
+
 __all__ = [
+    "POOL_CAPABILITIES",
     "CapabilityVerdict",
     "capability_named",
     "half_offered",
-    "POOL_CAPABILITIES",
     "verdicts",
 ]
 
@@ -76,11 +78,11 @@ class CapabilityVerdict:
 def capability_named(name: str) -> type:
     """The protocol of that name.
 
-    :raises KeyError: naming those there are.
+    :raises BadInput: naming those there are.
     """
     known = {protocol.__name__: protocol for protocol in POOL_CAPABILITIES}
     if name not in known:
-        raise KeyError(f"no capability '{name}'; there are {', '.join(known)}")
+        raise BadInput(f"no capability '{name}'; there are {', '.join(known)}")
     return known[name]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from kvproto.protocols import Declined, KVPool, supports
+from kvproto.protocols import DeclaresRegions, Declined, KVPool, supports
 
 from . import laws as _registered
+from .bad_input import BadInput
 from .bench import Bench
 from .capabilities import capability_named, verdicts
-from .factory import BadFactory, Factory, build
+from .factory import Factory, build
 from .law import LAWS, Law, LawBroken, laws_named
 from .report import Finding, LawResult, Report
 from .specs import SPECS, Spec, spec_named
@@ -35,10 +38,12 @@ def check_pool(
     `laws` (ids or families), `capabilities` (protocol names) and `specs` (names) narrow the
     run; None is all. Every law gets a fresh pool. `progress` is told each spec's name.
 
-    :raises KeyError: for a name that does not exist.
-    :raises BadFactory: when no pool can be had from the factory, or not on the CPU.
+    :raises BadInput: for a name that does not exist, and when no pool can be had from the
+        factory, or none on the CPU.
     """
-    chosen = _narrowed(list(LAWS.values()) if laws is None else laws_named(list(laws)), capabilities)
+    chosen = _narrowed(
+        list(LAWS.values()) if laws is None else laws_named(list(laws)), capabilities
+    )
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
     served, declined = _ask(factory, asked)
     _require_cpu(served[0][1], served[0][0])
@@ -50,7 +55,8 @@ def check_pool(
     return Report(
         target=target or _name_of(factory),
         pool=type(first).__qualname__,
-        oracle=Bench(served[0][0].request, first).oracle.source,
+        oracle="declared regions" if supports(first, DeclaresRegions) else "read doors",
+        served=tuple(spec.name for spec, _ in served),
         capabilities=tuple(verdicts(first)),
         results=tuple(results),
         declined=tuple(declined),
@@ -77,7 +83,7 @@ def _ask(
             served.append((spec, answer))
     if not served:
         reasons = "; ".join(sorted({reason for _, reason in declined}))
-        raise BadFactory(f"the factory declined every request, so no law ran: {reasons}")
+        raise BadInput(f"the factory declined every request, so no law ran: {reasons}")
     return served, declined
 
 
@@ -86,10 +92,10 @@ def _require_cpu(pool: KVPool, spec: Spec) -> None:
         return
     try:
         where = pool.get_key_buffer(spec.request.start_layer).device
-    except (IndexError, KeyError, ValueError):
-        return  # a law's finding, not the input's fault
+    except Exception:  # a door that fails is what the laws will find, not the input's fault
+        return
     if where.type != torch.device("cpu").type:
-        raise BadFactory(
+        raise BadInput(
             f"the pool's buffers are on {where}, the request said device='cpu': the kit reads "
             "bytes in this process; build the pool on request.device"
         )
@@ -115,7 +121,7 @@ def _run_spec(factory: Factory, spec: Spec, pool: KVPool, laws: Iterable[Law]) -
 def _run(factory: Factory, spec: Spec, law: Law) -> LawResult:
     pool = build(factory, spec.request)
     if isinstance(pool, Declined):
-        raise BadFactory(f"the factory served {spec.name} once and then declined: {pool.reason}")
+        raise BadInput(f"the factory served {spec.name} once and then declined: {pool.reason}")
     try:
         law.run(Bench(spec.request, pool))
     except LawBroken as broken:
@@ -128,14 +134,16 @@ def _run(factory: Factory, spec: Spec, law: Law) -> LawResult:
 
 
 def _unexpected(law: Law, error: Exception) -> Finding:
-    frames: list[str] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno} in {code.co_name}")
-        trace = trace.tb_next
+    """Blame the first frame outside the kit: the pool's member that was called."""
+    call, where = law.claim, ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.dirname(__file__) in frame.filename:
+            call, where = law.claim, ""
+        else:
+            call = f"{frame.name}(...)" if not where else call
+            where = f" ({os.path.basename(frame.filename)}:{frame.lineno} in {frame.name})"
     text = str(error).strip().split("\n", 1)[0]
-    return Finding(law.claim, "no exception", f"{type(error).__name__}: {text} ({frames[-1]})")
+    return Finding(call, "no exception", f"{type(error).__name__}: {text}{where}")
 
 
 def _name_of(factory: Factory) -> str:

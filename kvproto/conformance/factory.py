@@ -10,51 +10,49 @@ from typing import Any, TypeAlias, cast
 from kvproto.protocols import Declined, KVPool, LeafRequest
 from kvproto.protocols._members import members_of
 
-__all__ = ["BadFactory", "Factory", "build", "load_factory"]
+from .bad_input import BadInput
+
+__all__ = ["Factory", "build", "load_factory"]
 
 Factory: TypeAlias = Callable[[LeafRequest], Any]
 """Takes one request and returns a pool that serves it, or `Declined(reason)`."""
 
 
-class BadFactory(Exception):
-    """The kit cannot run: one line that says what is wrong with the input and what to do."""
-
-
 def load_factory(target: str) -> Factory:
     """The callable that `module:attribute` names; the current directory is importable.
 
-    :raises BadFactory: when there is no such thing.
+    :raises BadInput: when there is no such thing.
     """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
-        raise BadFactory(f"'{target}': write module:factory, for example acme.pools:build")
+        raise BadInput(f"'{target}': write module:factory, for example acme.pools:build")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise BadFactory(
+        raise BadInput(
             f"{target}: importing {module_name} failed with {_told(error)}; "
             "run from the folder that holds it, or install it"
         ) from error
     factory = vars(module).get(attribute)
     if not callable(factory):
         wrong = "is not callable" if attribute in vars(module) else "does not exist"
-        raise BadFactory(f"{target}: {attribute} {wrong} in {module_name}")
+        raise BadInput(f"{target}: {attribute} {wrong} in {module_name}")
     return cast("Factory", factory)
 
 
 def build(factory: Factory, request: LeafRequest) -> KVPool | Declined:
     """Ask the factory for one pool.
 
-    :raises BadFactory: when it raises, or returns what is neither a pool nor Declined, or a
+    :raises BadInput: when it raises, or returns what is neither a pool nor Declined, or a
         pool whose buffers the kit cannot read.
     """
     asked = f"{type(request).__name__}({request.dtype}, page_size={request.page_size})"
     try:
         pool: object = factory(request)
     except Exception as error:
-        raise BadFactory(
+        raise BadInput(
             f"the factory raised {_told(error)} for {asked}; "
             "return kvproto.protocols.Declined(reason) for what the pool does not serve"
         ) from error
@@ -63,7 +61,7 @@ def build(factory: Factory, request: LeafRequest) -> KVPool | Declined:
     doors = [m.name for m in members_of(KVPool) if m.kind == "method"]
     if isinstance(pool, type) or not any(hasattr(type(pool), door) for door in doors):
         what = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
-        raise BadFactory(
+        raise BadInput(
             f"the factory returned {what} for {asked}, which has none of a pool's doors "
             f"({', '.join(doors)}); return a pool, or kvproto.protocols.Declined(reason)"
         )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from kvproto.protocols import LeafRequest
 
+from .bad_input import BadInput
+
 if TYPE_CHECKING:
     from .bench import Bench
 
@@ -84,14 +86,14 @@ def law(
 def laws_named(ids: list[str]) -> list[Law]:
     """The laws of these ids; a family (`leaf`) stands for all its laws.
 
-    :raises KeyError: for an id that is no law and no family, naming what there is.
+    :raises BadInput: for an id that is no law and no family, naming what there is.
     """
     chosen: dict[str, Law] = {}
     for wanted in ids:
         found = {k: v for k, v in LAWS.items() if wanted in (k, k.split(".", 1)[0])}
         if not found:
             families = sorted({k.split(".", 1)[0] for k in LAWS})
-            raise KeyError(
+            raise BadInput(
                 f"no law or family '{wanted}'; families: {', '.join(families)}; "
                 "`kvproto laws` lists every law"
             )

@@ -12,25 +12,24 @@ from .report import LawResult, Report
 
 __all__ = ["print_report"]
 
-_MARK = {"passed": "✓", "failed": "✗", "blocked": "–", "yes": "✓", "no": "·", "half": "✗"}
-_STYLE = {"✓": "green", "✗": "bold red", "–": "yellow", "·": "dim"}
+_MARK = {"passed": "✓", "failed": "✗", "blocked": "-", "yes": "✓", "no": "·", "half": "✗"}
+_STYLE = {"✓": "green", "✗": "bold red", "-": "yellow", "·": "dim"}
 
 
 def print_report(report: Report, console: Console, *, asked: frozenset[str] = frozenset()) -> None:
     """Print what was run, the verdict per capability, the laws, each failure, the last line.
 
-    `asked` names capabilities whose absence is to be explained member by member.
+    `asked` names the only capabilities to show, explained member by member where absent.
     """
-    specs = len({result.spec for result in report.results})
     console.print(Text(f"kvproto check {report.target}", style="bold"))
     console.print(
-        f"pool {report.pool}; {_count(specs, 'geometry', 'geometries')} tried, "
+        f"pool {report.pool}; {_count(len(report.served), 'geometry', 'geometries')} served, "
         f"{len(report.declined)} declined; bytes read through {report.oracle}",
         highlight=False,
     )
     console.print(_capabilities(report, asked))
-    lacks = [c.name for c in report.capabilities if c.state == "no" and c.name not in asked]
-    if lacks:
+    lacks = [c.name for c in report.capabilities if c.state == "no"]
+    if lacks and not asked:
         console.print(Text(f"not offered: {', '.join(lacks)}", style="dim"))
     if report.results:
         console.print(_laws(report))
@@ -44,7 +43,7 @@ def print_report(report: Report, console: Console, *, asked: frozenset[str] = fr
 def _capabilities(report: Report, asked: frozenset[str]) -> Table:
     table = Table("", "capability", "verdict", box=None, pad_edge=False, title_justify="left")
     for verdict in report.capabilities:
-        if verdict.state == "no" and verdict.name not in asked:
+        if (verdict.name not in asked) if asked else (verdict.state == "no"):
             continue
         table.add_row(_mark(verdict.state), verdict.name, Text(_judged(report, verdict)))
     return table
@@ -80,9 +79,7 @@ def _laws(report: Report) -> Table:
     return table
 
 
-def _print_failure(
-    report: Report, failed: list[LawResult], tried: int, console: Console
-) -> None:
+def _print_failure(report: Report, failed: list[LawResult], tried: int, console: Console) -> None:
     first = failed[0]
     if first.finding is None:
         return

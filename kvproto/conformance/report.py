@@ -49,11 +49,16 @@ class LawResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a run found. `target` names the factory, `pool` the class it built."""
+    """Everything a run found.
+
+    `target` names the factory, `pool` the class it built; `served` and `declined` are the names
+    of the geometries, the latter with the factory's reasons.
+    """
 
     target: str
     pool: str
     oracle: OracleSource
+    served: tuple[str, ...]
     capabilities: tuple[CapabilityVerdict, ...]
     results: tuple[LawResult, ...]
     declined: tuple[tuple[str, str], ...]

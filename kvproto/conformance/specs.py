@@ -9,6 +9,8 @@ import torch
 
 from kvproto.protocols import LeafRequest, MHALeafRequest, MLALeafRequest
 
+from .bad_input import BadInput
+
 __all__ = ["SPECS", "Spec", "spec_named"]
 
 
@@ -23,9 +25,10 @@ class Spec:
 def _mha(
     name: str,
     page_size: int,
-    heads: int,
-    widths: tuple[int, int | None],
     layers: range,
+    *,
+    heads: int = 1,
+    widths: tuple[int, int | None] = (16, None),
     dtype: torch.dtype = torch.bfloat16,
     pages: int = 6,
 ) -> Spec:
@@ -59,16 +62,16 @@ def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype) -> Spec:
 
 
 SPECS: Sequence[Spec] = (
-    _mha("bf16-page1", 1, 2, (16, None), range(2), pages=13),
-    _mha("bf16-page16-stage", 16, 1, (32, 16), range(8, 12)),
-    _mha("fp16-page64-wide-v", 64, 2, (16, 32), range(3, 5), torch.float16),
-    _mha("bf16-page128-one-layer", 128, 1, (8, 8), range(7, 8), pages=2),
-    _mha("bf16-page256", 256, 1, (8, None), range(1, 3), pages=2),
-    _mha("fp32-page4", 4, 3, (4, 4), range(2), torch.float32),
-    _mha("fp8-e4m3fn-page16", 16, 2, (16, None), range(2, 4), torch.float8_e4m3fn),
-    _mha("fp8-e5m2-page1", 1, 1, (16, 8), range(1, 2), torch.float8_e5m2, pages=9),
-    _mha("fp8-e4m3fnuz-page4", 4, 1, (16, None), range(2), torch.float8_e4m3fnuz),
-    _mha("no-layers", 16, 1, (16, None), range(4, 4)),
+    _mha("bf16-page1", 1, range(2), heads=2, pages=13),
+    _mha("bf16-page16-stage", 16, range(8, 12), widths=(32, 16)),
+    _mha("fp16-page64-wide-v", 64, range(3, 5), heads=2, widths=(16, 32), dtype=torch.float16),
+    _mha("bf16-page128-one-layer", 128, range(7, 8), widths=(8, 8), pages=2),
+    _mha("bf16-page256", 256, range(1, 3), widths=(8, None), pages=2),
+    _mha("fp32-page4", 4, range(2), heads=3, widths=(4, 4), dtype=torch.float32),
+    _mha("fp8-e4m3fn-page16", 16, range(2, 4), heads=2, dtype=torch.float8_e4m3fn),
+    _mha("fp8-e5m2-page1", 1, range(1, 2), widths=(16, 8), dtype=torch.float8_e5m2, pages=9),
+    _mha("fp8-e4m3fnuz-page4", 4, range(2), dtype=torch.float8_e4m3fnuz),
+    _mha("no-layers", 16, range(4, 4)),
     _mla("bf16-page1", 1, range(2), torch.bfloat16),
     _mla("bf16-page64-stage", 64, range(8, 11), torch.bfloat16),
     _mla("fp16-page16", 16, range(1, 3), torch.float16),
@@ -79,9 +82,9 @@ SPECS: Sequence[Spec] = (
 def spec_named(name: str) -> Spec:
     """The spec of that name.
 
-    :raises KeyError: naming those there are.
+    :raises BadInput: naming those there are.
     """
     for spec in SPECS:
         if spec.name == name:
             return spec
-    raise KeyError(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")
+    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")

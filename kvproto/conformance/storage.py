@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 
 __all__ = ["owned_bytes"]
@@ -11,8 +14,12 @@ def owned_bytes(pool: object, slots: int) -> int:
     """Bytes of the storages behind all tensors the pool holds that have a row a slot (or page)."""
     seen: dict[int, int] = {}
     for value in vars(pool).values():
-        for tensor in value if isinstance(value, (list, tuple)) else [value]:
+        for tensor in _flat(value):
             if isinstance(tensor, torch.Tensor) and tensor.numel() >= slots:
                 storage = tensor.untyped_storage()
                 seen[storage.data_ptr()] = storage.nbytes()
     return sum(seen.values())
+
+
+def _flat(value: Any) -> Iterable[object]:
+    return value if type(value) in (list, tuple) else (value,)

@@ -42,7 +42,9 @@ class Checks:
             return self.signature.bind(*args, **kwargs)
         except TypeError as error:
             expected = f"a call of {self.name}({', '.join(self.signature.parameters)})"
-            raise self._violation(pool, Fault("arguments", expected, f"one with {error}")) from None
+            raise self._violation(
+                pool, Fault("arguments", expected, f"another ({error})")
+            ) from None
 
     def arguments(self, pool: object, bound: BoundArguments) -> None:
         """Names and annotations first, then the rules for tensors."""

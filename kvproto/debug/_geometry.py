@@ -25,7 +25,7 @@ _LOCATION_TYPES = (torch.int32, torch.int64)
 class Geometry:
     """The numbers tensors are compared with; None where the pool does not tell."""
 
-    device: torch.device | None
+    device: str | None
     dtype: torch.dtype | None
     locations: int | None
     head_num: int | None
@@ -45,7 +45,7 @@ class Geometry:
         is_leaf = supports(pool, KVLeaf)
         device = getattr(pool, "device", None)
         return cls(
-            device=torch.device(device) if isinstance(device, str) else device,
+            device=None if device is None else str(device),
             dtype=_typed(pool, "dtype", torch.dtype),
             locations=_locations(pool, traits),
             head_num=_number(pool, "head_num") if is_leaf else None,
@@ -88,10 +88,10 @@ class Geometry:
 
     def on_device(self, argument: str, value: torch.Tensor) -> Fault | None:
         """On the pool's device; a device without an index, `cuda`, stands for each of them."""
-        wanted, found = self.device, value.device
-        if wanted is None or (wanted.type == found.type and wanted.index in (None, found.index)):
+        kind, _, index = (self.device or value.device.type).partition(":")
+        if kind == value.device.type and index in ("", str(value.device.index or 0)):
             return None
-        return Fault(argument, f"a tensor on {wanted}", describe(value))
+        return Fault(argument, f"a tensor on {self.device}", describe(value))
 
     def _buffer_shape(self, width: int | None) -> list[int | None] | None:
         if self.layout == "nhd":

@@ -34,6 +34,11 @@ def _set_kv_buffer(pool: Any, values: Mapping[str, Any]) -> Iterator[Fault | Non
         yield geometry.rows("cache_v", values["cache_v"], len(loc), geometry.v_head_dim)
 
 
+def _overridden(_: Any, values: Mapping[str, Any]) -> Iterator[Fault | None]:
+    if values["layer"] is None and values.get("layer_id_override") is None:
+        yield Fault("layer", "AttentionLayer, as there is no layer_id_override", "None")
+
+
 def _dcp_mask(_: Any, values: Mapping[str, Any]) -> Iterator[Fault | None]:
     mask, n = values.get("dcp_kv_mask"), len(values["cache_k"])
     if mask is not None and (mask.dtype is not torch.bool or list(mask.shape) != [n]):
@@ -103,6 +108,7 @@ def _regions(_: Any, __: Mapping[str, Any], result: Any) -> Iterator[Fault | Non
 
 ARGUMENT_RULES: Mapping[str, ArgumentRule] = {
     "KVPool.set_kv_buffer": _set_kv_buffer,
+    "LayerOverrideWrite.set_kv_buffer": _overridden,
     "DCPMaskedWrite.set_kv_buffer": _dcp_mask,
     "Movable.move_kv_cache": _move_kv_cache,
     "HostCopyable.get_cpu_copy": _host_copy,
@@ -118,5 +124,12 @@ RESULT_RULES: Mapping[str, ResultRule] = {
     "KVPool.get_kv_buffer": _kv_buffer,
     "SWACapable.translate_loc_from_full_to_swa": _translated,
     "Transferable.get_contiguous_buf_infos": _regions,
+    "StateTransferable.get_state_buf_infos": _regions,
+    "StatePool.get_contiguous_buf_infos": _regions,
+    "BlockScaled.get_kv_scale_buf_infos": _regions,
+    "KPoolTail.get_compress_tail_buf_infos": _regions,
+    "QSAIndexed.get_qsa_pending_state_buf_infos": _regions,
+    "RequestRingSWA.get_request_state_buf_infos": _regions,
+    "SparseIndexed.get_sparse_kv_buf_infos": _regions,
 }
 """The same for what a member returned; asked with the arguments it was given."""

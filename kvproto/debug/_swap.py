@@ -19,7 +19,8 @@ from ._checked import Checks, checked_method, checked_property
 from ._contract import Contract, contracts_of, protocols_of
 from ._fits import Fits, make_fits
 from ._probe import refuses
-from ._violation import CannotValidate
+from ._rebuild import reduce_as
+from ._violation import CannotValidate, ContractViolation
 
 __all__ = ["swap_in_checks"]
 
@@ -100,7 +101,7 @@ def _subclass(plain: type, checks: Mapping[str, Checks]) -> type:
         "__module__": plain.__module__,
         "__qualname__": plain.__qualname__,
         "__doc__": plain.__doc__,
-        "__reduce_ex__": _reduce_as(plain),
+        "__reduce_ex__": reduce_as(plain),
         _MARK: types.MappingProxyType(checks),
     }
     body.update((name, _wrapped(plain, each)) for name, each in checks.items())
@@ -112,7 +113,7 @@ def _subclass(plain: type, checks: Mapping[str, Checks]) -> type:
             f"validate({plain.__name__}): the class cannot be subclassed ({error}); debug mode "
             "needs a class whose subclasses need no arguments"
         ) from error
-    delattr(generated, "__slots__")  # noqa: B043  # pickle asks for the pool's own
+    delattr(generated, "__slots__")  # pickle asks for the pool's own
     return generated
 
 
@@ -140,20 +141,6 @@ def _caller_of(plain: type, name: str, declared: object) -> Callable[..., Any]:
     return call
 
 
-def _reduce_as(plain: type) -> Callable[..., Any]:
-    """Pickles and copies under the class's own name, which finds that class and not this one."""
-
-    def __reduce_ex__(self: Any, version: Any) -> Any:
-        reduced = super(type(self), self).__reduce_ex__(version)
-        if not isinstance(reduced, tuple):
-            return reduced
-        made_by, arguments, *rest = reduced
-        swapped = [plain if argument is type(self) else argument for argument in arguments]
-        return (plain if made_by is type(self) else made_by, tuple(swapped), *rest)
-
-    return __reduce_ex__
-
-
 def _refuse_unchecked(plain: type, generated: type, checks: Mapping[str, Checks]) -> None:
     for name, each in checks.items():
         if each.contracts[0].signature is None:
@@ -170,7 +157,15 @@ def _check_data(pool: object, generated: type) -> None:
     checks: Mapping[str, Checks] = generated.__dict__[_MARK]
     for name, each in checks.items():
         if each.contracts[0].signature is None:
-            each.data(pool, getattr(pool, name))
+            each.data(pool, _read(pool, name))
+
+
+def _read(pool: object, name: str) -> object:
+    try:
+        return getattr(pool, name)
+    except Exception as error:
+        reason = f"{type(error).__name__} when it was read"
+        raise ContractViolation(type(pool).__name__, name, "value", "one", reason) from error
 
 
 def _swap(pool: object, plain: type, generated: type, protocols: tuple[type, ...]) -> None:

@@ -8,6 +8,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from .assertion import holds
+
 __all__ = ["FP8_DTYPES", "Scale", "to_fp8"]
 
 FP8_DTYPES = (
@@ -47,9 +49,6 @@ def _checked_tensor(scale: Tensor) -> Tensor:
     if scale.numel() != 1:
         raise ValueError(f"scale has shape {tuple(scale.shape)}, must hold one element")
     flat = scale.detach().reshape(()).to(torch.float32)
-    if flat.device.type == "cpu":
-        try:
-            torch._assert_async(torch.isfinite(flat) & (flat > 0), "bad scale")
-        except RuntimeError:
-            raise ValueError(f"scale {flat.item()} must be a positive finite number") from None
+    if flat.device.type == "cpu" and not holds(torch.isfinite(flat) & (flat > 0)):
+        raise ValueError(f"scale {flat.item()} must be a positive finite number")
     return flat

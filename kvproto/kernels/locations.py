@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .assertion import holds
+
 __all__ = ["check_locations"]
 
 
@@ -22,12 +24,7 @@ def check_locations(loc: Tensor, rows: int) -> None:
         raise TypeError(f"loc is {loc.dtype}, must be torch.int32 or torch.int64")
     if loc.dim() != 1:
         raise ValueError(f"loc has shape {tuple(loc.shape)}, must be one-dimensional")
-    if loc.device.type != "cpu":
-        return
-    try:
-        # An assertion inside the data flow, so that the operation stays traceable and sync-free.
-        torch._assert_async((loc < rows).all(), "location out of range")
-    except RuntimeError:
+    if loc.device.type == "cpu" and not holds((loc < rows).all()):
         raise IndexError(
             f"location {int(loc.max())} is past the last row {rows - 1}; nothing was written"
-        ) from None
+        )

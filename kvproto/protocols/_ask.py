@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from typing_extensions import TypeForm, TypeIs
 
-from ._capability import _answers, adopt_class, forget_class, verdict_on
+from ._capability import adopt_class, answers, forget_class, verdict_on
 
 __all__ = ["CapabilityError", "adopt", "explain", "forget", "require", "supports"]
 
@@ -20,12 +20,13 @@ class CapabilityError(TypeError):
 def supports(obj: object, protocol: TypeForm[P], /) -> TypeIs[P]:
     """Has the object this capability? The same answer as `isinstance`, at half its cost."""
     try:
-        answer = _answers[protocol][type(obj)]  # type: ignore[index]
+        answer = answers[protocol][type(obj)]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
     except KeyError:
         answer = None
     if answer is True or answer is False:
         return answer
-    return isinstance(obj, protocol)  # type: ignore[arg-type]
+    # A protocol class is a form of a type; the checkers know forms, isinstance knows classes.
+    return isinstance(obj, protocol)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def require(obj: object, protocol: TypeForm[P], /, *, for_: str) -> P:

@@ -1,6 +1,6 @@
 """The metaclass of every protocol here: `isinstance` by declarations, once per class.
 
-Two stores. `_verdicts` is the truth: weak on both sides, so it keeps no class alive. `_answers`
+Two stores. `_verdicts` is the truth: weak on both sides, so it keeps no class alive. `answers`
 is the fast copy that a check reads with two dict look-ups keyed by type; it holds classes
 strongly, and is therefore emptied at the start of every collection of older objects (classes
 are only ever freed by one) and filled again from the truth.
@@ -13,7 +13,7 @@ import sys
 import threading
 from abc import ABCMeta
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from ._dynamo import traced_by_dynamo
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 else:
     ProtocolMeta = type(Protocol)
 
-__all__ = ["Capability", "CapabilityMeta", "adopt_class", "forget_class", "verdict_on"]
+__all__ = ["Capability", "CapabilityMeta", "adopt_class", "answers", "forget_class", "verdict_on"]
 
-_answers: dict[type, dict[type, bool | Verdict]] = {}
+answers: dict[type, dict[type, bool | Verdict]] = {}
 _verdicts: WeakKeyDictionary[type, WeakKeyDictionary[type, Verdict]] = WeakKeyDictionary()
 _assigned: WeakKeyDictionary[type, Mapping[str, object]] = WeakKeyDictionary()
 _protocols: WeakSet[type] = WeakSet()
 _lock = threading.RLock()
-_caller = sys._getframe
+_caller = sys._getframe  # pyright: ignore[reportPrivateUsage]  # inspect's is 20 times slower
 
 
 class CapabilityMeta(ProtocolMeta):
@@ -50,7 +50,7 @@ class CapabilityMeta(ProtocolMeta):
     # Defined here and not inherited: torch.compile consults the metaclass's own body only.
     def __instancecheck__(cls, instance: object) -> bool:
         try:
-            answer = _answers[cls][type(instance)]
+            answer = answers[cls][type(instance)]
         except KeyError:
             answer = _settle(cls, type(instance))
         if answer is True or answer is False:
@@ -63,7 +63,7 @@ class CapabilityMeta(ProtocolMeta):
     def __subclasscheck__(cls, subclass: type) -> bool:
         if not is_protocol(cls):
             return ABCMeta.__subclasscheck__(cls, subclass)
-        if not isinstance(subclass, type):
+        if not isinstance(subclass, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("issubclass() arg 1 must be a class")
         answer = _settle(cls, subclass)
         if answer is True or answer is False:
@@ -86,7 +86,7 @@ class CapabilityMeta(ProtocolMeta):
                 f"{cls.__name__}.register({subclass.__name__}): a protocol answers by members; "
                 f"give the class those that explain({subclass.__name__}, {cls.__name__}) names"
             )
-        _answers.clear()
+        answers.clear()
         return super().register(subclass)
 
 
@@ -132,7 +132,7 @@ def adopt_class(instance: object) -> None:
 def forget_class(cls: type) -> None:
     """Drop what is remembered of a class and its subclasses (after members were patched in)."""
     with _lock:
-        _answers.clear()
+        answers.clear()
         _assigned.pop(cls, None)
         for by_class in list(_verdicts.values()):
             for known in [known for known in by_class if cls in known.__mro__]:
@@ -147,8 +147,8 @@ def _settle(cls: type, candidate: type) -> bool | Verdict:
             settled = verdict.on_class()
             answer = verdict if settled is None else settled
         else:
-            answer = ABCMeta.__subclasscheck__(cls, candidate)
-        _answers.setdefault(cls, {})[candidate] = answer
+            answer = ABCMeta.__subclasscheck__(cast("ABCMeta", cls), candidate)
+        answers.setdefault(cls, {})[candidate] = answer
         return answer
 
 
@@ -166,7 +166,7 @@ def _verdict(protocol: type, candidate: type) -> Verdict:
 
 def _before_collection(phase: str, info: dict[str, int]) -> None:
     if phase == "start" and info["generation"] > 0:
-        _answers.clear()
+        answers.clear()
 
 
 gc.callbacks.append(_before_collection)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
 __all__ = ["traced_by_dynamo"]
 
@@ -27,14 +28,15 @@ def traced_by_dynamo(caller: FrameType, candidate: type) -> object | None:
         return None
     if caller.f_code.co_name in _KNOWN_ISSUBCLASS:
         return None
-    traced = caller.f_locals.get("arg")
-    source = getattr(traced, "source", None)
+    traced: Any = caller.f_locals.get("arg")
+    source: Any = getattr(traced, "source", None)
     if source is None:
         raise RuntimeError(
-            f"isinstance() in compiled code: {candidate.__name__} does not declare its data members "
-            "on the class, so torch.compile cannot fold the answer; call kvproto.adopt(pool) before "
-            "compiling, or declare the members (a class-level annotation suffices)"
+            f"isinstance() in compiled code: {candidate.__name__} does not declare its data "
+            "members on the class, so torch.compile cannot fold the answer; call "
+            "kvproto.adopt(pool) before compiling, or annotate the members on the class"
         )
-    guards = sys.modules["torch._dynamo.guards"]
+    guards: Any = sys.modules["torch._dynamo.guards"]
     guards.install_guard(source.make_guard(guards.GuardBuilder.ID_MATCH))
-    return traced.value
+    value: object = traced.value
+    return value

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from inspect import Parameter, Signature
+from typing import Any
 
 __all__ = ["is_called_synchronously", "mismatches", "without_self"]
 
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def without_self(method: object) -> Signature | None:
+def without_self(method: Any) -> Signature | None:
     """The signature a caller of the bound method sees, or None where Python cannot tell.
 
     Nothing is called or bound: a plain function loses its first parameter, a `partialmethod`
@@ -19,9 +20,11 @@ def without_self(method: object) -> Signature | None:
     """
     try:
         if isinstance(method, functools.partialmethod):
-            filled = functools.partial(method.func, None, *method.args, **method.keywords)
-            return inspect.signature(filled)
-        signature = inspect.signature(method)  # type: ignore[arg-type]  # anything callable() accepts
+            function: Any = method.func
+            return inspect.signature(
+                functools.partial(function, None, *method.args, **method.keywords)
+            )
+        signature = inspect.signature(method)
     except (TypeError, ValueError):
         return None
     if not inspect.isroutine(method):
@@ -80,7 +83,8 @@ class _Taker:
         if wanted.kind is Parameter.POSITIONAL_OR_KEYWORD:
             if found.name != wanted.name:
                 return [
-                    f"parameter {index + 1} is named '{found.name}', callers name it '{wanted.name}'"
+                    f"parameter {index + 1} is named '{found.name}', "
+                    f"callers name it '{wanted.name}'"
                 ]
             if found.kind is Parameter.POSITIONAL_ONLY:
                 faults.append(f"'{found.name}' is positional-only, callers pass it by keyword")
@@ -110,9 +114,7 @@ class _Taker:
             if index < self.taken:
                 return [f"'{wanted.name}' is parameter {index + 1}, already passed by position"]
             return _missing_default(wanted, found)
-        return (
-            [] if self.any_keyword else [f"has no parameter '{wanted.name}', which callers pass"]
-        )
+        return [] if self.any_keyword else [f"has no parameter '{wanted.name}', which callers pass"]
 
     def needs_more(self, wanted_names: set[str]) -> list[str]:
         later = self.positional[self.taken :]

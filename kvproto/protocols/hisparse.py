@@ -30,7 +30,7 @@ class HiSparse(Capability, Protocol):
         ...
 
     def register_mapping(self, full_to_hisparse_device_index_mapping: Tensor, /) -> None:
-        """Install the allocator's table; called once, by the allocator, which goes on writing it."""
+        """Install the allocator's table; called once, by the allocator, which goes on writing."""
         ...
 
     def translate_loc_to_hisparse_device(self, indices: Tensor, /) -> Tensor:

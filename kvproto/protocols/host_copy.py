@@ -16,8 +16,9 @@ __all__ = ["HostCopyable"]
 class HostCopyable(Capability, Protocol):
     """Can a retracted request's tokens be copied to host memory and restored bit for bit?
 
-    Also of an allocator, which copies by its own ids. The copy is the pool's own form: only
-    the pool that made it reads it.
+    Asked of the pool. Where ids are virtual the calls go through the allocator, which has the
+    same two methods and translates. The copy is in the pool's own form: only the pool that made
+    it reads it.
     """
 
     @property

@@ -27,7 +27,7 @@ class LayerTransferCounter(Capability, Protocol):
     """Can a reader wait until a layer has arrived from the host tier?"""
 
     def wait_until(self, threshold: int, /) -> None:
-        """Return when layer `threshold` of the stage (local: `layer_id - start_layer`) is loaded."""
+        """Return when layer `threshold` of the stage (`layer_id - start_layer`) is loaded."""
         ...
 
 

@@ -140,9 +140,7 @@ class Field:
         if len(index) != len(self.axes):
             names = ", ".join(axis.name for axis in self.axes)
             raise IndexError(f"field {self.name} is indexed by ({names}), got {len(index)} indices")
-        return self.offset + sum(
-            axis.offset(i) for axis, i in zip(self.axes, index, strict=True)
-        )
+        return self.offset + sum(axis.offset(i) for axis, i in zip(self.axes, index, strict=True))
 
 
 def row_major(element: ElementType, *axes: tuple[AxisName, int]) -> tuple[Axis, ...]:

@@ -26,7 +26,7 @@ class KVPool(Capability, Protocol):
 
     @property
     def size(self) -> int:
-        """Usable token slots, the reserved page not counted. Locations run to `size + page_size`."""
+        """Usable token slots; with the reserved page, locations run to `size + page_size`."""
         ...
 
     @property
@@ -50,8 +50,9 @@ class KVPool(Capability, Protocol):
         ...
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
-        """All key rows of a layer, in the pool's layout (NHD: `[size + page_size, heads, head_dim]`).
+        """All key rows of a layer, in the pool's layout.
 
+        In NHD that is `[size + page_size, heads, head_dim]`.
         An alias of the storage in `dtype`, unless the traits declare another `read_door`.
 
         :raises ValueError: for a global layer id the pool does not own; never another layer.
@@ -87,15 +88,17 @@ class KVPool(Capability, Protocol):
         strided or not. `cache_k` is `[n, heads, head_dim]` and
         `cache_v` `[n, heads, v_head_dim]`, of any float dtype and strides; they are not modified.
         Rows aimed at location 0 or below are dropped, duplicates and NaN among them included;
-        of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and keeps NaN.
-        Fixed-shape and without a host sync on a device.
+        of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and
+        keeps NaN. Fixed-shape and without a host sync on a device.
 
         :raises ValueError: for a layer the pool does not own, or rows of another width.
         :raises IndexError: on CPU, for a location past the last row; nothing is written.
         """
         ...
 
-    def register_layer_transfer_counter(self, layer_transfer_counter: LayerTransferCounter, /) -> None:
+    def register_layer_transfer_counter(
+        self, layer_transfer_counter: LayerTransferCounter, /
+    ) -> None:
         """From now on, wait for a layer's load to finish before a read door hands it out."""
         ...
 
@@ -119,5 +122,5 @@ class KVLeaf(KVPool, Protocol):
 
     @property
     def end_layer(self) -> int:
-        """One past the last global layer id (exclusive), so `end_layer - start_layer == layer_num`."""
+        """One past the last global layer id: `end_layer - start_layer == layer_num`."""
         ...

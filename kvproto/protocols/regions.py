@@ -43,7 +43,9 @@ class Fingerprint:
     def differences(self, other: Fingerprint) -> list[str]:
         """One line per member that differs: its name, this side's value, the other's."""
         pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return [f"{name}: {mine} here, {theirs} there" for name, mine, theirs in pairs if mine != theirs]
+        return [
+            f"{name}: {mine} here, {theirs} there" for name, mine, theirs in pairs if mine != theirs
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

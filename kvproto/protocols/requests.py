@@ -74,7 +74,8 @@ class _RowsRequest:
 
     def _keywords(self, *left_out: str) -> dict[str, object]:
         names = [f.name for f in fields(self) if f.name not in ("quant_scheme", *left_out)]
-        return {name: getattr(self, name) for name in names} | {"end_layer": self.end_layer}
+        keywords: dict[str, object] = {name: getattr(self, name) for name in names}
+        return keywords | {"end_layer": self.end_layer}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class MHALeafRequest(_RowsRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLALeafRequest(_RowsRequest):
-    """A leaf with one latent row per token: `kv_lora_rank` latent elements, then `qk_rope_head_dim`.
+    """A leaf with one latent row per token, `kv_lora_rank + qk_rope_head_dim` wide, latent first.
 
     The same rows on every tensor-parallel rank.
 

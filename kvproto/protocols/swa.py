@@ -30,7 +30,7 @@ class SWACapable(Capability, Protocol):
         ...
 
     def register_mapping(self, full_to_swa_index_mapping: Tensor, /) -> None:
-        """Install the allocator's table; called once, by the allocator, which keeps writing to it."""
+        """Install the allocator's table; the allocator calls it once and keeps writing to it."""
         ...
 
     def translate_loc_from_full_to_swa(self, kv_indices: Tensor, /) -> Tensor:

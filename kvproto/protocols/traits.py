@@ -39,7 +39,7 @@ Kind = Literal[
     "compressed",
     "draft_view",
 ]
-"""What a token is to attention: K and V rows (`mha`), one latent row (`mla`), ..., or a composite."""
+"""What a token is to attention: K and V rows (`mha`), a latent row (`mla`), ..., a composite."""
 
 Layout = Literal[
     "nhd",
@@ -54,7 +54,7 @@ Layout = Literal[
     "page_rows_nvfp4",
     "composite",
 ]
-"""How rows lie in memory. `paged_nhd` is `[pages, page, heads, dim]`, `nhd` `[slots, heads, dim]`."""
+"""How rows lie in memory: `nhd` `[slots, heads, dim]`, `paged_nhd` `[pages, page, heads, dim]`."""
 
 QuantScheme = Literal[
     "none",
@@ -71,7 +71,7 @@ Fp8Variant = Literal["none", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"]
 """Which fp8: the same byte is another number in each."""
 
 Replication = Literal["tp_sharded", "tp_replicated", "layer_owned", "page_interleaved"]
-"""Which ranks hold a token's rows: each its heads, each all of them, the owner of a layer or page."""
+"""Which ranks hold a token's rows: each its heads, each all, or the owner of a layer or page."""
 
 IdSpace = Literal["physical", "virtual", "device_slot"]
 """What the locations a caller passes are."""

@@ -19,7 +19,9 @@ class OwnedLayers:
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.count < 0:
-            raise ValueError(f"start_layer={self.start}, layer_num={self.count}: must not be negative")
+            raise ValueError(
+                f"start_layer={self.start}, layer_num={self.count}: must not be negative"
+            )
 
     @classmethod
     def of(cls, layer_num: int, start_layer: int | None, end_layer: int | None) -> OwnedLayers:

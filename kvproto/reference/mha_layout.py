@@ -32,7 +32,9 @@ _VARIANT_OF: dict[torch.dtype, Fp8Variant] = {
 }
 
 
-def check_geometry(size: int, page_size: int, head_num: int, head_dim: int, v_head_dim: int) -> None:
+def check_geometry(
+    size: int, page_size: int, head_num: int, head_dim: int, v_head_dim: int
+) -> None:
     """:raises ValueError: naming the first keyword that makes a pool impossible."""
     given = {
         "size": size,

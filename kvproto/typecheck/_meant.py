@@ -20,7 +20,7 @@ def known_protocols() -> dict[str, type]:
     return {
         name: value
         for name, value in sorted(vars(protocols).items())
-        if isinstance(value, type) and not name.startswith("_") and is_protocol(value)
+        if isinstance(value, type) and is_protocol(value) and value is not protocols.Capability
     }
 
 

@@ -13,27 +13,24 @@ __all__ = ["report"]
 def report(target: str, verdicts: Sequence[ProtocolVerdict], checkers: Sequence[str]) -> str:
     """A paragraph per protocol: the findings first, then the members that fit."""
     fitting = sum(not verdict.findings for verdict in verdicts)
-    count = f"fits {fitting} of {len(verdicts)} protocol{'s' if len(verdicts) > 1 else ''}"
+    of_all = f"fits {fitting} of {_plural(len(verdicts), 'protocol')}"
     paragraphs = [_paragraph(verdict) for verdict in verdicts]
-    return "\n\n".join([*paragraphs, f"{target} {count}, says {' and '.join(checkers)}"])
+    return "\n\n".join([*paragraphs, f"{target} {of_all}, {_said_by(checkers)}"])
 
 
 def _paragraph(verdict: ProtocolVerdict) -> str:
     faults = len(verdict.findings)
-    lines = [
-        f"{verdict.protocol}: {f'{faults} finding' + 's' * (faults > 1) if faults else 'fits'}"
-    ]
+    lines = [f"{verdict.protocol}: {_plural(faults, 'finding') if faults else 'fits'}"]
     for finding in verdict.findings:
         lines += _block(finding)
-    lines += _list("fits", verdict.fitting())
+    lines += _list("fine", verdict.fitting())
     lines += _list("not annotated, so checkers believe anything", verdict.unchecked)
     return "\n".join(lines)
 
 
 def _block(finding: Finding) -> list[str]:
     facts = {"expected": finding.expected, "came": finding.came, "why": finding.why}
-    facts["says"] = " and ".join(finding.checkers)
-    subject = finding.member or "the class as a whole"
+    subject = f"{finding.member or 'the class as a whole'}  ({_said_by(finding.checkers)})"
     return [f"  {subject}", *(f"    {name:9} {text}" for name, text in facts.items() if text)]
 
 
@@ -41,4 +38,12 @@ def _list(title: str, members: Sequence[str]) -> list[str]:
     if not members:
         return []
     text = f"  {title}: {', '.join(members)}"
-    return textwrap.wrap(text, 96, subsequent_indent="    ", drop_whitespace=True)
+    return textwrap.wrap(text, 96, subsequent_indent="    ")
+
+
+def _said_by(checkers: Sequence[str]) -> str:
+    return f"say{'s' if len(checkers) == 1 else ''} {' and '.join(checkers)}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

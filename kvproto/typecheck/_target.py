@@ -34,7 +34,9 @@ def load_class(target: str) -> type:
     for name in path.split("."):
         found = _attribute(found, name)
     if not isinstance(found, type):
-        raise BadInput(f"{target} is a {type(found).__name__}, not a class; name the pool's class")
+        raise BadInput(
+            f"{target} is no class, but of type {type(found).__name__}; name the pool's class"
+        )
     if is_protocol(found):
         raise BadInput(f"{target} is a protocol; name a class that should satisfy it")
     return found

@@ -2,12 +2,16 @@
 """Factories for the kit: each builds one of sglang's real pools for a request.
 
     kvproto check tests.interop.factories:mha      (with the interpreter of .interop-venv)
+
+Slots are moved by sglang's own torch path: its tiled kernel writes below the buffer when a
+target is -1 (see `faults.py`), which would end the process that runs the laws.
 """
 
 from __future__ import annotations
 
 import torch
 from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
+from sglang.srt.environ import envs
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
@@ -17,10 +21,11 @@ __all__ = ["mha", "mla", "swa"]
 
 
 def mha(request: LeafRequest) -> MHATokenToKVPool | Declined:
-    """sglang's plain pool of key and value rows, slot moves enabled."""
+    """sglang's plain pool of key and value rows."""
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return MHATokenToKVPool(**request.keywords(), enable_kv_cache_copy=True)
+            with envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True):
+                return MHATokenToKVPool(**request.keywords())
     return Declined("MHATokenToKVPool holds K and V rows in NHD layout")
 
 
@@ -47,13 +52,13 @@ def _window_pair(request: MHALeafRequest) -> SWAKVPool:
     by_composite = ("layer_num", "start_layer", "end_layer")
     rows = {name: v for name, v in request.keywords().items() if name not in by_composite}
     layers = range(request.layer_num)
-    pool = SWAKVPool(
-        **rows,
-        size_swa=request.size,
-        full_attention_layer_ids=list(layers[::2]),
-        swa_attention_layer_ids=list(layers[1::2]),
-        enable_kv_cache_copy=True,
-    )
+    with envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True):
+        pool = SWAKVPool(
+            **rows,
+            size_swa=request.size,
+            full_attention_layer_ids=list(layers[::2]),
+            swa_attention_layer_ids=list(layers[1::2]),
+        )
     slots = request.size + request.page_size
     pool.register_mapping(torch.tensor([*range(slots), -1]))
     return pool

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import torch
+from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMLATokenToKVPool
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.memory_pool import DSATokenToKVPool, MHATokenToKVPool, MLATokenToKVPool
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
@@ -49,6 +50,11 @@ def _write(pool: object, loc: list[int], value: list[float], width: int = 1) -> 
     pool.set_kv_buffer(LAYER, torch.tensor(loc), rows.clone(), rows.clone())
 
 
+def _write_split(pool: object, loc: list[int], value: list[float]) -> None:
+    part = torch.tensor(value, dtype=torch.bfloat16).view(-1, 1, 1)
+    pool.set_mla_kv_buffer(LAYER, torch.tensor(loc), part, part)
+
+
 def _keys(pool: object, layer_id: int = 0) -> list[float]:
     return pool.get_key_buffer(layer_id)[:, 0, 0].tolist()
 
@@ -72,22 +78,25 @@ def scales_divide_the_callers_tensors() -> object:
 
 @_fault
 def padding_rows_overwrite_slot_0() -> object:
-    """Case 1: rows aimed at the reserved slot are stored; every later masked read meets them."""
+    """Case 1: rows aimed at the reserved slot are stored; every later masked read meets them.
+
+    The split writer of latent rows has the guard that its sisters lack.
+    """
     mha, mla, split = _mha(), _mla(), _mla()
     _write(mha, [0, 3], [7, 5])
     _write(mla, [0, 3], [7, 5], width=2)
-    part = torch.tensor([7, 5], dtype=torch.bfloat16).view(2, 1, 1)
-    split.set_mla_kv_buffer(LAYER, torch.tensor([0, 3]), part, part)
+    _write_split(split, [0, 3], [7, 5])
     return {"mha": _keys(mha)[0], "mla": _keys(mla)[0], "mla split": _keys(split)[0]}
 
 
 @_fault
 def negative_locations_wrap_to_the_last_row() -> object:
     """Case 4: -1, which means "nowhere", is the last row of the buffer."""
-    mha, mla = _mha(), _mla()
+    mha, mla, split = _mha(), _mla(), _mla()
     _write(mha, [-1, 2], [7, 5])
     _write(mla, [-1, 2], [7, 5], width=2)
-    return {"mha": _keys(mha)[8], "mla": _keys(mla)[8]}
+    _write_split(split, [-1, 2], [7, 5])
+    return {"mha": _keys(mha)[8], "mla": _keys(mla)[8], "mla split": _keys(split)[8]}
 
 
 @_fault
@@ -129,6 +138,16 @@ def a_move_works_only_when_asked_for_at_construction() -> object:
 
 
 @_fault
+def a_move_to_minus_one_writes_below_the_buffer() -> object:
+    """Case 4: the tiled kernel adds -1 row to the base. Shown on memory that lies around it."""
+    pool, around = _mha(layer_num=1, enable_kv_cache_copy=True), torch.zeros(8, dtype=torch.bfloat16)
+    around[3] = 7
+    pool.data_ptrs = torch.tensor([around[2:].data_ptr()] * 2, dtype=torch.uint64)
+    pool.move_kv_cache(torch.tensor([-1]), torch.tensor([1]))
+    return around.tolist()
+
+
+@_fault
 def a_ragged_size_leaves_a_short_last_page() -> object:
     """Case 17: with 6 slots in pages of 4, the last page that may be sent ends past the buffer."""
     sizes = {}
@@ -165,6 +184,51 @@ def a_window_layer_needs_more_than_locations() -> object:
     """Section 2.2: given a tensor of locations, the write door of a window layer asserts."""
     row = torch.ones(1, 1, 1, dtype=torch.bfloat16)
     return _error(_swa().set_kv_buffer, LAYER, torch.tensor([1]), row, row)
+
+
+@_fault
+def only_its_own_write_location_is_unwrapped() -> object:
+    """D2: another object with the same attributes is taken for an index."""
+    row, loc = torch.ones(1, 1, 1, dtype=torch.bfloat16), torch.tensor([1])
+    same = SimpleNamespace(loc=loc, swa_loc=None, full_loc=None, physical=True)
+    return _error(_mha().set_kv_buffer, LAYER, same, row, row)
+
+
+@_fault
+def a_scale_by_position_is_a_layer_on_latent_pools() -> object:
+    """D1: the fifth argument, a scale on every other leaf, picks the layer that is written."""
+    pool, row = _mla(), torch.ones(1, 1, 2, dtype=torch.bfloat16)
+    pool.set_kv_buffer(LAYER, torch.tensor([1]), row, row, 1)
+    return {"layer 0": _keys(pool, 0)[1], "layer 1": _keys(pool, 1)[1]}
+
+
+@_fault
+def a_narrow_row_is_spread_over_the_slot() -> object:
+    """Case 23: a value of width 1 fills a slot of width 2, a value width of 0 stores nothing."""
+    pool, row = _mha(v_head_dim=2), torch.full((1, 1, 1), 5.0, dtype=torch.bfloat16)
+    pool.set_kv_buffer(LAYER, torch.tensor([1]), row, row)
+    empty = _mha(v_head_dim=0).get_value_buffer(0)
+    return {"stored": pool.get_value_buffer(0)[1, 0].tolist(), "empty": list(empty.shape)}
+
+
+@_fault
+def window_writes_divide_even_without_scales() -> object:
+    """D5: the window pair's default scale is 1.0, so an expanded input cannot be written."""
+    row = torch.ones(1, 1, 1, dtype=torch.bfloat16).expand(2, 1, 1)
+    pool = _swa(dtype=torch.float8_e4m3fn)
+    return _error(pool.set_kv_buffer, SimpleNamespace(layer_id=1), torch.tensor([1, 2]), row, row)
+
+
+@_fault
+def inherited_doors_reach_for_replaced_storage() -> object:
+    """Section 2.5: a subclass of the latent pool whose latent doors look for another's tensors."""
+    rows = {"size": 8, "page_size": 1, "dtype": torch.bfloat16, "layer_num": 1}
+    pool = NPUMLATokenToKVPool(**rows, kv_lora_rank=1, qk_rope_head_dim=1, **ON_CPU)
+    one = torch.tensor([1])
+    return {
+        "set_mla_kv_buffer": _error(_write_split, pool, [1], [5]),
+        "move_kv_cache": _error(pool.move_kv_cache, one, one),
+    }
 
 
 @_fault

@@ -22,7 +22,7 @@ from typing_extensions import get_protocol_members, is_protocol
 PROTOCOLS = {
     name: value
     for name, value in sorted(vars(kvproto.protocols).items())
-    if isinstance(value, type) and is_protocol(value)
+    if isinstance(value, type) and is_protocol(value) and value is not kvproto.protocols.Capability
 }
 UNDECLARED = ": not declared on the class"
 

@@ -67,9 +67,11 @@ class AcmePool:
         loc = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
         # Real slots begin after the reserved page; what is aimed at 0 or below is padding.
         kept = loc > 0
-        for buffer, rows in ((self.k_buffer[local], cache_k), (self.v_buffer[local], cache_v)):
+        writes = ((self.k_buffer[local], cache_k), (self.v_buffer[local], cache_v))
+        for buffer, rows in writes:
             if rows.shape[1:] != buffer.shape[1:]:
                 raise ValueError(f"rows are {list(rows.shape)}, the pool's {list(buffer.shape)}")
+        for buffer, rows in writes:
             buffer[loc[kept]] = rows[kept].to(self.dtype)
 
     def register_layer_transfer_counter(self, layer_transfer_counter: LayerTransferCounter) -> None:

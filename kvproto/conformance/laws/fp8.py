@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, ScaledWrite
@@ -76,10 +78,11 @@ def scales(bench: Bench) -> None:
     """Rows are divided by their own scale, however it is passed, and the input is left alone."""
     k, v = bench.pair(1)
     k, v = torch.full_like(k, 3.0), torch.full_like(v, 3.0)
-    forms = (float, torch.tensor, lambda s: torch.tensor([s]))
-    for form in forms:
+    half, quarter = torch.tensor(0.5), torch.tensor(0.25)
+    forms = ((0.5, 0.25), (half, quarter), (half.view(1), quarter.view(1)))
+    for k_scale, v_scale in forms:
         layer = LayerStub(bench.layer_ids[0])
-        bench.pool.set_kv_buffer(layer, torch.tensor([1]), k, v, form(0.5), form(0.25))
+        bench.pool.set_kv_buffer(layer, torch.tensor([1]), k, v, k_scale, v_scale)
         call = "set_kv_buffer(3.0, 3.0, k_scale=0.5, v_scale=0.25)"
         bench.expect_rows(call, "key", {1: torch.full_like(k[0], 6.0)})
         bench.expect_rows(call, "value", {1: torch.full_like(v[0], 12.0)})
@@ -99,13 +102,9 @@ def scales_refused(bench: Bench) -> None:
     """A scale that is zero, negative or NaN raises."""
     k, v = bench.pair(1)
     for scale in (0.0, -1.0, float("nan")):
-        bench.expect_raises(
-            f"set_kv_buffer(k_scale={scale})",
-            lambda s=scale: bench.pool.set_kv_buffer(
-                LayerStub(bench.layer_ids[0]), torch.tensor([1]), k, v, s, 1.0
-            ),
-            ValueError,
-        )
+        layer = LayerStub(bench.layer_ids[0])
+        write = partial(bench.pool.set_kv_buffer, layer, torch.tensor([1]), k, v, scale, 1.0)
+        bench.expect_raises(f"set_kv_buffer(k_scale={scale})", write, ValueError)
 
 
 def _write(bench: Bench, value: float) -> None:

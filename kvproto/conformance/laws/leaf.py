@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from kvproto.protocols import KVLeaf, KVPool, MHALeafRequest
@@ -48,7 +50,7 @@ def layers_foreign(bench: Bench) -> None:
         for door in ("get_key_buffer", "get_value_buffer", "get_kv_buffer"):
             bench.expect_raises(
                 f"{door}({layer_id}) on a pool of layers {owned.start}..{owned.stop - 1}",
-                lambda read=getattr(bench.pool, door), i=layer_id: read(i),
+                partial(getattr(bench.pool, door), layer_id),
                 ValueError,
                 IndexError,
                 KeyError,
@@ -73,9 +75,7 @@ def write_read(bench: Bench) -> None:
         k, v = bench.pair(3, salt=layer_id)
         call = f"set_kv_buffer(layer {layer_id}, loc=[{last}, 1, {last - 1}], ...)"
         for side, rows in zip(bench.sides, (k, v), strict=False):
-            bench.expect_rows(
-                call, side, {last: rows[0], 1: rows[1], last - 1: rows[2]}, layer_id
-            )
+            bench.expect_rows(call, side, {last: rows[0], 1: rows[1], last - 1: rows[2]}, layer_id)
 
 
 @law(
@@ -286,7 +286,9 @@ def write_location_object(bench: Bench) -> None:
     loc = torch.tensor([2, 1])
     bench.pool.set_kv_buffer(LayerStub(bench.layer_ids[0]), WriteLoc(loc), k, v)
     for side, rows in zip(bench.sides, (k, v), strict=False):
-        bench.expect_rows("set_kv_buffer(WriteLoc(loc=[2, 1]), ...)", side, {2: rows[0], 1: rows[1]})
+        bench.expect_rows(
+            "set_kv_buffer(WriteLoc(loc=[2, 1]), ...)", side, {2: rows[0], 1: rows[1]}
+        )
 
 
 @law(

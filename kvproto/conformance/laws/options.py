@@ -57,5 +57,7 @@ def mha_geometry(bench: Bench) -> None:
     buffers = (len(pool.k_buffer), len(pool.v_buffer))
     if buffers != (len(bench.layer_ids),) * 2:
         raise LawBroken(
-            "len(k_buffer), len(v_buffer)", expected=f"{len(bench.layer_ids)} each", got=str(buffers)
+            "len(k_buffer), len(v_buffer)",
+            expected=f"{len(bench.layer_ids)} each",
+            got=str(buffers),
         )

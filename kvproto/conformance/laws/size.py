@@ -9,7 +9,6 @@ from ..law import LawBroken, law
 from ..storage import owned_bytes
 
 
-
 @law(
     "size.bytes",
     SizeReporting,
@@ -18,9 +17,11 @@ from ..storage import owned_bytes
 )
 def size_bytes(bench: Bench) -> None:
     """The reported size is a pair of key and value bytes that add up to what is allocated."""
-    reported = bench.pool.get_kv_size_bytes()
+    reported: object = bench.pool.get_kv_size_bytes()
     owned = owned_bytes(bench.pool, bench.slots)
-    if not isinstance(reported, tuple) or len(reported) != 2 or sum(reported) != owned:
-        raise LawBroken(
-            "get_kv_size_bytes()", expected=f"a pair that adds up to {owned}", got=str(reported)
-        )
+    match reported:
+        case (int(keys), int(values)) if keys + values == owned:
+            return
+        case _:
+            expected = f"a pair that adds up to {owned}"
+            raise LawBroken("get_kv_size_bytes()", expected=expected, got=str(reported))

@@ -29,7 +29,7 @@ class _DataDependent(Exception):
     """An operation that a captured graph cannot hold."""
 
 
-class _RefuseDataDependent(TorchDispatchMode):
+class _RefuseDataDependent(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
     """Raises at the first operation that would make the host wait for device data."""
 
     def __torch_dispatch__(
@@ -79,7 +79,7 @@ def move(bench: Bench) -> None:
 
 def _run_traced(call: str, action: Callable[[], object]) -> None:
     try:
-        with _RefuseDataDependent():
+        with _RefuseDataDependent():  # type: ignore[no-untyped-call]
             action()
     except _DataDependent as found:
         raise LawBroken(call, expected="fixed-shape operations only", got=str(found)) from None

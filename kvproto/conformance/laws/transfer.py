@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 
 from kvproto.protocols import (
@@ -83,7 +85,7 @@ def complete(bench: Bench) -> None:
     """Every per-token byte the pool owns is in exactly one exported region."""
     pointers, lengths, _ = bench.pool.get_contiguous_buf_infos()
     spans = sorted(zip(pointers, lengths, strict=True))
-    for (a, length), (b, _) in zip(spans, spans[1:], strict=False):
+    for (a, length), (b, _) in pairwise(spans):
         if a + length > b:
             raise LawBroken(
                 "get_contiguous_buf_infos()",

@@ -1,0 +1,11 @@
+# Included by the Makefile of the repository.
+
+.PHONY: interop-venv interop-results
+
+# The environment of tests/interop/: sglang and what it imports. KVPROTO_INTEROP=skip does without.
+interop-venv: setup
+	@$(BIN)/python tests/interop/make_venv.py
+
+# After a change that was meant: write down anew what the real pools answer, then review the diff.
+interop-results: interop-venv
+	@$(BIN)/python -m tests.interop.report
