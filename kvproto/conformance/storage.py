@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import cast
 
 import torch
 
@@ -21,5 +21,5 @@ def owned_bytes(pool: object, slots: int) -> int:
     return sum(seen.values())
 
 
-def _flat(value: Any) -> Iterable[object]:
-    return value if type(value) in (list, tuple) else (value,)
+def _flat(value: object) -> Iterable[object]:
+    return cast("Iterable[object]", value) if isinstance(value, (list, tuple)) else (value,)

@@ -8,19 +8,18 @@ from typing import Any
 __all__ = ["reduce_as"]
 
 
-def reduce_as(plain: type) -> Callable[[Any, Any], Any]:
+def reduce_as(plain: Any) -> Callable[[Any, Any], Any]:
     """A `__reduce_ex__` that pickles and copies a pool of a generated class as one of `plain`.
 
     Pickle finds classes by name, and by the pool's name it finds the plain one.
     """
 
     def __reduce_ex__(self: Any, version: Any) -> Any:
-        generated: type = type(self)
-        reduced = super(generated, self).__reduce_ex__(version)
-        if not isinstance(reduced, tuple):
+        reduced: str | tuple[Any, ...] = plain.__reduce_ex__(self, version)
+        if isinstance(reduced, str):
             return reduced
         made_by, arguments, *rest = reduced
-        parts = [plain if part is generated else part for part in (made_by, *arguments)]
+        parts = [plain if part is type(self) else part for part in (made_by, *arguments)]
         return (_rebuild, tuple(parts), *rest)
 
     return __reduce_ex__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,4 +63,10 @@ def _annotated(cls: type) -> dict[str, str]:
 
 
 def _allows_none(annotation: str) -> bool:
-    return "None" in annotation or annotation.startswith(("Optional[", "object", "Any"))
+    """Is None a value of this annotation? What stands in brackets is another type's business."""
+    if annotation.startswith("Optional["):
+        return True
+    outer = annotation
+    while (stripped := re.sub(r"\[[^][]*\]", "", outer)) != outer:
+        outer = stripped
+    return any(part.strip() in ("None", "object", "Any") for part in outer.split("|"))

@@ -61,7 +61,7 @@ def mismatches(wanted: Signature, found: Signature) -> list[str]:
         for fault in taker.by_position(index, parameter)
     ]
     faults += [fault for parameter in by_keyword for fault in taker.by_keyword(parameter)]
-    return faults + taker.needs_more(set(wanted.parameters))
+    return faults + taker.needs_more({parameter.name for parameter in by_keyword})
 
 
 class _Taker:
@@ -73,6 +73,9 @@ class _Taker:
         self.keyword_only = {p.name: p for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
         self.any_position = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
         self.any_keyword = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+        self.nameable = {
+            p.name for p in self.positional if p.kind is Parameter.POSITIONAL_OR_KEYWORD
+        }
         self.taken = taken
 
     def by_position(self, index: int, wanted: Parameter) -> list[str]:
@@ -92,6 +95,8 @@ class _Taker:
 
     def _beyond_positions(self, wanted: Parameter) -> list[str]:
         named = wanted.kind is Parameter.POSITIONAL_OR_KEYWORD
+        if named and wanted.name in self.nameable:
+            return [f"parameter '{wanted.name}' comes earlier than callers pass it"]
         by_name = wanted.name in self.keyword_only or self.any_keyword
         if self.any_position and (by_name or not named):
             keyword = self.keyword_only.get(wanted.name)
@@ -109,18 +114,18 @@ class _Taker:
         if wanted.name in self.keyword_only:
             return _missing_default(wanted, self.keyword_only[wanted.name])
         for index, found in enumerate(self.positional):
-            if found.name != wanted.name or found.kind is Parameter.POSITIONAL_ONLY:
+            if found.name != wanted.name or found.name not in self.nameable:
                 continue
             if index < self.taken:
                 return [f"'{wanted.name}' is parameter {index + 1}, already passed by position"]
             return _missing_default(wanted, found)
         return [] if self.any_keyword else [f"has no parameter '{wanted.name}', which callers pass"]
 
-    def needs_more(self, wanted_names: set[str]) -> list[str]:
+    def needs_more(self, by_keyword: set[str]) -> list[str]:
         later = self.positional[self.taken :]
         unfilled = [p for p in later if p.kind is Parameter.POSITIONAL_ONLY]
-        unfilled += [p for p in later if p not in unfilled and p.name not in wanted_names]
-        unfilled += [p for p in self.keyword_only.values() if p.name not in wanted_names]
+        unfilled += [p for p in later if p not in unfilled and p.name not in by_keyword]
+        unfilled += [p for p in self.keyword_only.values() if p.name not in by_keyword]
         return [
             f"needs an extra argument '{p.name}', which no caller passes"
             for p in unfilled

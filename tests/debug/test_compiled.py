@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,7 +20,7 @@ def pool() -> ToyPool:
 def test_compiled_code_holds_the_plain_method(pool: ToyPool) -> None:
     layer = Layer()
 
-    def step(loc: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def step(loc: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
         pool.set_kv_buffer(layer, loc, k, v)
         return pool.get_key_buffer(0)[loc] + pool.size
 

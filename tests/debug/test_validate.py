@@ -88,10 +88,12 @@ def test_instances_of_one_class_may_differ() -> None:
 
 def test_a_nominal_implementation() -> None:
     class Nominal(Transferable):
-        page_size = 2  # pyright: ignore[reportAssignmentType]
+        @property
+        def page_size(self) -> int:
+            return 2
 
         def get_contiguous_buf_infos(self) -> Any:
-            return [], [], []
+            return [[], [], []]
 
         def maybe_get_custom_mem_pool(self) -> None:
             return None
@@ -173,7 +175,8 @@ def test_no_type_check_does_not_switch_a_check_off() -> None:
         def get_key_buffer(self, layer_id: int) -> Any:
             return super().get_key_buffer(layer_id)
 
-    assert "layer_id" in refusal(validate(Unchecked()).get_key_buffer, "0")
+    pool: Any = validate(Unchecked())
+    assert "layer_id" in refusal(pool.get_key_buffer, "0")
 
 
 def test_an_instance_that_shadows_a_method_is_refused() -> None:

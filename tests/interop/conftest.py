@@ -14,5 +14,6 @@ def answers() -> dict[str, Any]:
     """What sglang's real pools answer, asked in one process of `.interop-venv`."""
     python = make_venv.usable_python()
     if python is None:
-        pytest.skip(f"sglang interop did not run: {make_venv.cannot_run() or make_venv.not_built()}")
+        why = make_venv.cannot_run() or make_venv.not_built()
+        pytest.skip(f"sglang interop did not run: {why}")
     return report.run_probe(python)

@@ -10,11 +10,11 @@ target is -1 (see `faults.py`), which would end the process that runs the laws.
 from __future__ import annotations
 
 import torch
-from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
 from sglang.srt.environ import envs
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
+from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
 from tests.interop import single_rank  # noqa: F401
 
 __all__ = ["mha", "mla", "swa"]

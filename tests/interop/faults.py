@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMLATokenToKVPool
@@ -45,18 +46,19 @@ def _mla(**options: object) -> MLATokenToKVPool:
     return MLATokenToKVPool(**plain | {"kv_lora_rank": 1, "qk_rope_head_dim": 1} | ON_CPU | options)
 
 
-def _write(pool: object, loc: list[int], value: list[float], width: int = 1) -> None:
+def _write(pool: Any, loc: list[int], value: list[float], width: int = 1) -> None:
     rows = torch.tensor(value, dtype=torch.bfloat16).view(-1, 1, 1).expand(-1, 1, width)
     pool.set_kv_buffer(LAYER, torch.tensor(loc), rows.clone(), rows.clone())
 
 
-def _write_split(pool: object, loc: list[int], value: list[float]) -> None:
+def _write_split(pool: Any, loc: list[int], value: list[float]) -> None:
     part = torch.tensor(value, dtype=torch.bfloat16).view(-1, 1, 1)
     pool.set_mla_kv_buffer(LAYER, torch.tensor(loc), part, part)
 
 
-def _keys(pool: object, layer_id: int = 0) -> list[float]:
-    return pool.get_key_buffer(layer_id)[:, 0, 0].tolist()
+def _keys(pool: Any, layer_id: int = 0) -> list[float]:
+    keys: list[float] = pool.get_key_buffer(layer_id)[:, 0, 0].tolist()
+    return keys
 
 
 def _error(call: Callable[..., object], *arguments: object) -> str | None:
@@ -69,7 +71,7 @@ def _error(call: Callable[..., object], *arguments: object) -> str | None:
 
 @_fault
 def scales_divide_the_callers_tensors() -> object:
-    """Case 27: after a write with scales, the caller's keys and values are other numbers."""
+    """sglang#18818: after a write with scales, the caller's keys and values are other numbers."""
     k = torch.full((1, 1, 1), 3.0, dtype=torch.bfloat16)
     v = k.clone()
     _mha(dtype=torch.float8_e4m3fn).set_kv_buffer(LAYER, torch.tensor([1]), k, v, 0.5, 0.25)
@@ -78,7 +80,7 @@ def scales_divide_the_callers_tensors() -> object:
 
 @_fault
 def padding_rows_overwrite_slot_0() -> object:
-    """Case 1: rows aimed at the reserved slot are stored; every later masked read meets them.
+    """sglang#36207: rows aimed at the reserved slot are stored; every later masked read meets them.
 
     The split writer of latent rows has the guard that its sisters lack.
     """
@@ -91,7 +93,7 @@ def padding_rows_overwrite_slot_0() -> object:
 
 @_fault
 def negative_locations_wrap_to_the_last_row() -> object:
-    """Case 4: -1, which means "nowhere", is the last row of the buffer."""
+    """tokenspeed#709: -1, which means "nowhere", is the last row of the buffer."""
     mha, mla, split = _mha(), _mla(), _mla()
     _write(mha, [-1, 2], [7, 5])
     _write(mla, [-1, 2], [7, 5], width=2)
@@ -101,7 +103,7 @@ def negative_locations_wrap_to_the_last_row() -> object:
 
 @_fault
 def layers_below_the_stage_wrap() -> object:
-    """Case 22: a stage of layers 8 and 9 answers for layer 7 with layer 9, for 6 with 8."""
+    """sglang#22605: a stage of layers 8 and 9 answers for layer 7 with layer 9, for 6 with 8."""
     served = {}
     for name, pool in (("mha", _mha(start_layer=8)), ("mla", _mla(start_layer=8))):
         own = {pool.get_key_buffer(i).data_ptr(): i for i in (8, 9)}
@@ -111,7 +113,7 @@ def layers_below_the_stage_wrap() -> object:
 
 @_fault
 def fp8_does_not_saturate() -> object:
-    """Case 28: stored bytes of 1000, -1000 and +inf are whatever torch's cast makes of them."""
+    """rtp-llm#1256: the bytes of 1000, -1000 and +inf are whatever torch's cast makes of them."""
     return {
         str(dtype).removeprefix("torch."): _fp8_bytes(dtype)
         for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2)
@@ -126,21 +128,22 @@ def _fp8_bytes(dtype: torch.dtype) -> list[str]:
 
 @_fault
 def end_layer_defaults_to_the_last_layer() -> object:
-    """D18: inclusive, and without `start_layer`, where every reader takes it for exclusive."""
+    """Inclusive, and without `start_layer`, where every reader takes it for exclusive."""
     first, later = _mha(), _mha(start_layer=8)
     return [[pool.start_layer, pool.end_layer, pool.layer_num] for pool in (first, later)]
 
 
 @_fault
 def a_move_works_only_when_asked_for_at_construction() -> object:
-    """D43: `move_kv_cache` is there on every pool, and asserts on those built by default."""
+    """`move_kv_cache` is there on every pool, and asserts on those built by default."""
     return _error(_mha().move_kv_cache, torch.tensor([2]), torch.tensor([1]))
 
 
 @_fault
 def a_move_to_minus_one_writes_below_the_buffer() -> object:
-    """Case 4: the tiled kernel adds -1 row to the base. Shown on memory that lies around it."""
-    pool, around = _mha(layer_num=1, enable_kv_cache_copy=True), torch.zeros(8, dtype=torch.bfloat16)
+    """The tiled kernel adds -1 row to the base. Shown on memory that lies around it."""
+    pool = _mha(layer_num=1, enable_kv_cache_copy=True)
+    around = torch.zeros(8, dtype=torch.bfloat16)
     around[3] = 7
     pool.data_ptrs = torch.tensor([around[2:].data_ptr()] * 2, dtype=torch.uint64)
     pool.move_kv_cache(torch.tensor([-1]), torch.tensor([1]))
@@ -149,7 +152,7 @@ def a_move_to_minus_one_writes_below_the_buffer() -> object:
 
 @_fault
 def a_ragged_size_leaves_a_short_last_page() -> object:
-    """Case 17: with 6 slots in pages of 4, the last page that may be sent ends past the buffer."""
+    """sglang#26490: with 6 slots in pages of 4, the last page to be sent ends past the buffer."""
     sizes = {}
     for name, pool in (("mha", _mha(size=6, page_size=4)), ("mla", _mla(size=6, page_size=4))):
         _, lens, item_lens = pool.get_contiguous_buf_infos()
@@ -159,7 +162,7 @@ def a_ragged_size_leaves_a_short_last_page() -> object:
 
 @_fault
 def window_moves_write_slot_0() -> object:
-    """Case 13: a move to a token without a window peer lands in the window's reserved slot."""
+    """sglang#31215: a move to a token without a window peer lands in the window's reserved slot."""
     pool = _swa()
     pool.register_mapping(torch.tensor([0, 1, 0, 0, 0, 0, 0, 0, 0, -1]))
     pool.swa_kv_pool.k_buffer[0][1] = 7
@@ -181,14 +184,14 @@ def index_keys_are_read_before_they_are_loaded() -> object:
 
 @_fault
 def a_window_layer_needs_more_than_locations() -> object:
-    """Section 2.2: given a tensor of locations, the write door of a window layer asserts."""
+    """Given a tensor of locations, the write door of a window layer asserts."""
     row = torch.ones(1, 1, 1, dtype=torch.bfloat16)
     return _error(_swa().set_kv_buffer, LAYER, torch.tensor([1]), row, row)
 
 
 @_fault
 def only_its_own_write_location_is_unwrapped() -> object:
-    """D2: another object with the same attributes is taken for an index."""
+    """Another object with the same attributes is taken for an index."""
     row, loc = torch.ones(1, 1, 1, dtype=torch.bfloat16), torch.tensor([1])
     same = SimpleNamespace(loc=loc, swa_loc=None, full_loc=None, physical=True)
     return _error(_mha().set_kv_buffer, LAYER, same, row, row)
@@ -196,7 +199,7 @@ def only_its_own_write_location_is_unwrapped() -> object:
 
 @_fault
 def a_scale_by_position_is_a_layer_on_latent_pools() -> object:
-    """D1: the fifth argument, a scale on every other leaf, picks the layer that is written."""
+    """The fifth argument, a scale on every other leaf, picks the layer that is written."""
     pool, row = _mla(), torch.ones(1, 1, 2, dtype=torch.bfloat16)
     pool.set_kv_buffer(LAYER, torch.tensor([1]), row, row, 1)
     return {"layer 0": _keys(pool, 0)[1], "layer 1": _keys(pool, 1)[1]}
@@ -204,7 +207,7 @@ def a_scale_by_position_is_a_layer_on_latent_pools() -> object:
 
 @_fault
 def a_narrow_row_is_spread_over_the_slot() -> object:
-    """Case 23: a value of width 1 fills a slot of width 2, a value width of 0 stores nothing."""
+    """sglang#39058: a value of width 1 fills a slot of width 2; a pool may store width 0."""
     pool, row = _mha(v_head_dim=2), torch.full((1, 1, 1), 5.0, dtype=torch.bfloat16)
     pool.set_kv_buffer(LAYER, torch.tensor([1]), row, row)
     empty = _mha(v_head_dim=0).get_value_buffer(0)
@@ -213,7 +216,7 @@ def a_narrow_row_is_spread_over_the_slot() -> object:
 
 @_fault
 def window_writes_divide_even_without_scales() -> object:
-    """D5: the window pair's default scale is 1.0, so an expanded input cannot be written."""
+    """The window pair's default scale is 1.0, so an expanded input cannot be written."""
     row = torch.ones(1, 1, 1, dtype=torch.bfloat16).expand(2, 1, 1)
     pool = _swa(dtype=torch.float8_e4m3fn)
     return _error(pool.set_kv_buffer, SimpleNamespace(layer_id=1), torch.tensor([1, 2]), row, row)
@@ -221,7 +224,7 @@ def window_writes_divide_even_without_scales() -> object:
 
 @_fault
 def inherited_doors_reach_for_replaced_storage() -> object:
-    """Section 2.5: a subclass of the latent pool whose latent doors look for another's tensors."""
+    """sglang#25249: a subclass of the latent pool whose latent doors look for another's tensors."""
     rows = {"size": 8, "page_size": 1, "dtype": torch.bfloat16, "layer_num": 1}
     pool = NPUMLATokenToKVPool(**rows, kv_lora_rank=1, qk_rope_head_dim=1, **ON_CPU)
     one = torch.tensor([1])
@@ -233,13 +236,17 @@ def inherited_doors_reach_for_replaced_storage() -> object:
 
 @_fault
 def a_slot_freed_twice_is_given_away_twice() -> object:
-    """Case 9: two owners of one slot, silently."""
+    """LMCache#5005: two owners of one slot, silently."""
     tokens = {"size": 4, "dtype": torch.bfloat16, "device": "cpu", "need_sort": False}
     allocator = TokenToKVPoolAllocator(kvcache=_mha(size=4), **tokens)
     taken = allocator.alloc(2)
     allocator.free(taken)
     allocator.free(taken)
-    return {"size": 4, "available": allocator.available_size(), "given": allocator.alloc(6).tolist()}
+    return {
+        "size": 4,
+        "available": allocator.available_size(),
+        "given": allocator.alloc(6).tolist(),
+    }
 
 
 def _swa(**options: object) -> SWAKVPool:

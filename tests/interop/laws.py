@@ -1,12 +1,13 @@
+# pyright: basic, reportMissingImports=false
 """The kit's verdicts on sglang's real pools, as plain data."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from kvproto.conformance import LawResult, check_pool
-
 from tests.interop import factories
 
 __all__ = ["verdicts"]
@@ -14,7 +15,7 @@ __all__ = ["verdicts"]
 
 def verdicts() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
     """Pool -> law -> status -> spec -> what was found ("" where the law passed)."""
-    chosen = (factories.mha, factories.mla, factories.swa)
+    chosen: tuple[Any, ...] = (factories.mha, factories.mla, factories.swa)
     return {make.__name__: _by_law(check_pool(make).results) for make in chosen}
 
 

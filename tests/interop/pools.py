@@ -7,7 +7,8 @@ would have made are made here, through sglang's own doors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from sglang.srt.configs.mamba_utils import Mamba2CacheParams, Mamba2StateDType, Mamba2StateShape
@@ -64,13 +65,13 @@ def pool_classes() -> list[type]:
     return sorted((c for c in found if c.__module__.startswith("sglang.")), key=_name)
 
 
-def real_pools() -> dict[str, object]:
+def real_pools() -> dict[str, Any]:
     """Every pool that can be constructed without an accelerator or a process group."""
     families = (_mha, _mla, _dsa, _window, _hybrid, _sparse, _unified, _compressed, _npu)
     return {_label(pool, note): pool for family in families for note, pool in family()}
 
 
-def real_objects() -> dict[str, object]:
+def real_objects() -> dict[str, Any]:
     """What is no pool and yet stands behind a protocol: allocators, layers, locations."""
     mha, swa = base.MHATokenToKVPool(**MHA, **ON_CPU), _swa(64)
     tokens = {"size": 128, "dtype": BF16, "device": "cpu", "need_sort": False}
@@ -171,7 +172,9 @@ def _unified() -> Iterator[tuple[str, object]]:
     rows = {"layer_num": 2, "head_num": 1, "head_dim": 64, "store_dtype": BF16}
     latent = {"layer_num": 2, "kv_lora_rank": 64, "qk_rope_head_dim": 16, "store_dtype": BF16}
     full = unified.MHASubPoolSpec(name="full", grow_direction="up", **rows)
-    two_mha = _unified_buffer(full, unified.MHASubPoolSpec(name="swa", grow_direction="down", **rows))
+    two_mha = _unified_buffer(
+        full, unified.MHASubPoolSpec(name="swa", grow_direction="down", **rows)
+    )
     with_mla = _unified_buffer(
         full, unified.MLASubPoolSpec(name="mla", grow_direction="down", **latent)
     )
@@ -218,7 +221,6 @@ def _dsv4(row: dict[str, int]) -> object:
     )
 
 
-
 def _state_params() -> Mamba2CacheParams:
     shape = Mamba2StateShape.create(
         tp_world_size=1,
@@ -260,7 +262,7 @@ def _unified_buffer(*specs: object) -> unified.UnifiedKVPool:
     return unified.UnifiedKVPool(total_bytes=1 << 20, sub_pool_specs=list(specs), **ON_CPU)
 
 
-def _leaf_keywords(request: dict[str, object]) -> dict[str, object]:
+def _leaf_keywords(request: Mapping[str, object]) -> dict[str, object]:
     """What a window pool does not itself pass to its leaf."""
     by_composite = ("size", "dtype", "layer_num")
     return ON_CPU | {name: value for name, value in request.items() if name not in by_composite}

@@ -7,17 +7,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 
+from typing_extensions import get_protocol_members, is_protocol
+
 import kvproto.protocols
 from kvproto.protocols import adopt, explain
 from tests.interop import faults, laws, pools
-from typing_extensions import get_protocol_members, is_protocol
 
 PROTOCOLS = {
     name: value
@@ -34,6 +34,7 @@ def main() -> None:
         "capabilities": _section(capabilities),
         "gates": _section(gates),
         "doors": _section(doors),
+        "bases": _section(bases),
         "adopted": _section(adopted),
         "late": _section(late_attribute),
         "faults": _section(faults.reproduce),
@@ -73,26 +74,25 @@ def near_misses(thing: object) -> dict[str, list[str]]:
 
 
 def gates() -> dict[str, list[str]]:
-    """sglang's own answer: the pool classes that each pool is an instance of."""
+    """sglang's own answer: the classes that each pool is an instance of."""
+    return {name: _bases(type(pool)) for name, pool in pools.real_pools().items()}
+
+
+def doors() -> dict[str, list[str]]:
+    """Per protocol, the classes whose methods all fit, whatever their instances assign."""
     return {
-        name: [cls.__name__ for cls in pools.pool_classes() if isinstance(pool, cls)]
-        for name, pool in pools.real_pools().items()
-    }
-
-
-def doors() -> dict[str, dict[str, list[str]]]:
-    """Per protocol, the classes whose methods all fit, whatever their instances assign.
-
-    `inside` lists each such class with its bases: what sglang's `issubclass` would say.
-    """
-    return {
-        name: {cls.__name__: _bases(cls) for cls in pools.pool_classes() if fits(cls, protocol)}
+        name: [cls.__name__ for cls in pools.pool_classes() if fits(cls, protocol)]
         for name, protocol in PROTOCOLS.items()
     }
 
 
 def fits(cls: type, protocol: type) -> bool:
     return all(line.endswith(UNDECLARED) for line in explain(cls, protocol))
+
+
+def bases() -> dict[str, list[str]]:
+    """sglang's own answer for classes: what each is a subclass of, itself included."""
+    return {cls.__name__: _bases(cls) for cls in pools.pool_classes()}
 
 
 def adopted() -> dict[str, list[str]]:
@@ -117,8 +117,8 @@ def late_attribute() -> dict[str, list[bool]]:
 
 def _adopted_copy(pool: object) -> type:
     cls = type(type(pool).__name__, (type(pool),), {})
-    twin = cls.__new__(cls)
-    vars(twin).update(copy.copy(vars(pool)))
+    twin: object = object.__new__(cls)
+    vars(twin).update(vars(pool))
     return type(adopt(twin))
 
 

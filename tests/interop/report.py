@@ -99,7 +99,7 @@ def _one_line(by_status: dict[str, dict[str, str]]) -> str:
     """How often each came out, and the first thing found where it was not "passed"."""
     total = sum(len(specs) for specs in by_status.values())
     counts = ", ".join(f"{len(specs)} {status}" for status, specs in sorted(by_status.items()))
-    found = [why for status, specs in sorted(by_status.items()) for why in specs.values() if why]
+    found = [why for _, specs in sorted(by_status.items()) for why in specs.values() if why]
     return f"of {total}: {counts}" + (f"; {found[0]}" if found else "")
 
 

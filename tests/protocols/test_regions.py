@@ -110,7 +110,9 @@ def test_packed_row_of_latent_scales_and_rope_is_656_bytes() -> None:
 
 
 def test_index_page_holds_keys_then_scales() -> None:
-    keys = Field("index_key", "float8_e4m3fn", row_major("float8_e4m3fn", ("token", 64), ("dim", 128)))
+    keys = Field(
+        "index_key", "float8_e4m3fn", row_major("float8_e4m3fn", ("token", 64), ("dim", 128))
+    )
     scales = Field("scale", "float32", row_major("float32", ("token", 64)), offset=64 * 128)
     region = region_of(keys, scales, page_bytes=8448, page_size=64)
     assert region.address(4, 2, 2, field="scale") == 2 * 8448 + 8192 + 8

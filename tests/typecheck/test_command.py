@@ -70,7 +70,7 @@ def test_a_verdict_per_member(capsys: pytest.CaptureFixture[str]) -> None:
             came      () -> tuple[list[int], list[int]]
             why       Tuple size mismatch; expected 3 but received 2
           maybe_get_custom_mem_pool  (say mypy and pyright)
-            expected  () -> (object | None)
+            expected  () -> object | None
             came      nothing, the class has no such member
           page_size  (say mypy and pyright)
             expected  int

@@ -5,6 +5,8 @@ CUDA, its extension cannot load beside a CPU torch, and its Python half then sto
 that nobody defined. sglang imports it for image models only, so declaring them is enough.
 """
 
+from __future__ import annotations
+
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -17,14 +19,13 @@ _SCHEMAS = {
 class _DeclareOperatorsFirst(MetaPathFinder):
     """Finds nothing; its turn comes just before torchvision is looked for."""
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "torchvision":
             sys.meta_path.remove(self)
             import torch
 
             for name, schema in _SCHEMAS.items():
                 torch.library.define(name, schema)
-        return None
 
 
 sys.meta_path.insert(0, _DeclareOperatorsFirst())

@@ -1,0 +1,104 @@
+"""Known faults of sglang's real pools, seen directly; and the kit sees the same ones.
+
+When a new release mends one, its test here fails and the kit's verdict in `results/laws.json`
+changes with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.interop.report import section
+
+SEEN: dict[str, object] = {
+    "scales_divide_the_callers_tensors": {"given": [3.0, 3.0], "left": [6.0, 12.0]},
+    "padding_rows_overwrite_slot_0": {"mha": 7.0, "mla": 7.0, "mla split": 0.0},
+    "negative_locations_wrap_to_the_last_row": {"mha": 7.0, "mla": 7.0, "mla split": 7.0},
+    "layers_below_the_stage_wrap": {"mha": {"6": 8, "7": 9}, "mla": {"6": 8, "7": 9}},
+    "fp8_does_not_saturate": {
+        "float8_e4m3fn": ["0x7e", "0xfe", "0x7e"],
+        "float8_e4m3fnuz": ["0x80", "0x80", "0x80"],
+        "float8_e5m2": ["0x64", "0xe4", "0x7c"],
+    },
+    "end_layer_defaults_to_the_last_layer": [[0, 1, 2], [8, 1, 2]],
+    "a_move_works_only_when_asked_for_at_construction": "AssertionError",
+    "a_move_to_minus_one_writes_below_the_buffer": [0.0, 7.0, 0.0, 7.0, 0.0, 0.0, 0.0, 0.0],
+    "a_ragged_size_leaves_a_short_last_page": {"mha": [20, 8], "mla": [40, 16]},
+    "window_moves_write_slot_0": 7.0,
+    "index_keys_are_read_before_they_are_loaded": {
+        "after the index door": [],
+        "after the key door": [1],
+    },
+    "a_window_layer_needs_more_than_locations": "AssertionError",
+    "only_its_own_write_location_is_unwrapped": "IndexError",
+    "a_scale_by_position_is_a_layer_on_latent_pools": {"layer 0": 0.0, "layer 1": 1.0},
+    "a_narrow_row_is_spread_over_the_slot": {"stored": [5.0, 5.0], "empty": [9, 1, 0]},
+    "window_writes_divide_even_without_scales": "RuntimeError",
+    "inherited_doors_reach_for_replaced_storage": {
+        "set_mla_kv_buffer": "AttributeError",
+        "move_kv_cache": "AttributeError",
+    },
+    "a_slot_freed_twice_is_given_away_twice": {
+        "size": 4,
+        "available": 6,
+        "given": [3, 4, 1, 2, 1, 2],
+    },
+}
+
+KIT_SEES = [
+    ("padding_rows_overwrite_slot_0", "leaf.slot-zero", ("mha", "mla")),
+    ("negative_locations_wrap_to_the_last_row", "leaf.negative-loc", ("mha", "mla")),
+    ("layers_below_the_stage_wrap", "leaf.layers-foreign", ("mha", "mla")),
+    ("only_its_own_write_location_is_unwrapped", "leaf.write-location-object", ("mha",)),
+    ("scales_divide_the_callers_tensors", "fp8.scales", ("mha",)),
+    ("a_narrow_row_is_spread_over_the_slot", "leaf.row-width", ("mha",)),
+    ("window_writes_divide_even_without_scales", "leaf.strided-input", ("swa",)),
+    ("a_window_layer_needs_more_than_locations", "leaf.write-read", ("swa",)),
+]
+"""A fault, the law it breaks, and the pools on which the kit must find it."""
+
+BYTES_OF_INFINITY = {"float8_e4m3fn": "0x7e", "float8_e4m3fnuz": "0x7f", "float8_e5m2": "0x7b"}
+"""The largest finite number of each format."""
+
+
+@pytest.mark.parametrize("fault", sorted(SEEN))
+def test_fault_is_there(answers: dict[str, Any], fault: str) -> None:
+    assert section(answers, "faults")[fault] == SEEN[fault]
+
+
+def test_every_reproduction_is_expected(answers: dict[str, Any]) -> None:
+    assert set(section(answers, "faults")) == set(SEEN)
+
+
+@pytest.mark.parametrize(("fault", "law", "pools"), KIT_SEES)
+def test_the_kit_finds_what_is_there(
+    answers: dict[str, Any], fault: str, law: str, pools: tuple[str, ...]
+) -> None:
+    assert fault in SEEN
+    for pool in pools:
+        assert "failed" in section(answers, "laws")[pool][law], f"{law} holds on {pool}"
+
+
+def test_the_kit_and_the_bytes_agree_on_saturation(answers: dict[str, Any]) -> None:
+    """Per format: the law fails exactly where infinity is not stored as the largest number."""
+    stored = section(answers, "faults")["fp8_does_not_saturate"]
+    verdict = section(answers, "laws")["mha"]["fp8.saturates"]
+    failed = {_format_of(spec) for spec in verdict["failed"]}
+    assert failed == {name for name, found in stored.items() if found[2] != BYTES_OF_INFINITY[name]}
+    assert {_format_of(spec) for spec in verdict["passed"]} == set(stored) - failed
+
+
+def test_the_kit_passes_what_is_sound(answers: dict[str, Any]) -> None:
+    """The same pools keep most clauses, so the kit does not fail whatever it is given."""
+    laws = section(answers, "laws")
+    for pool in ("mha", "mla"):
+        for law in ("leaf.write-read", "leaf.read-doors", "transfer.item-len", "move.overlap"):
+            assert set(laws[pool][law]) == {"passed"}, f"{law} on {pool}"
+
+
+def _format_of(spec: str) -> str:
+    return next(
+        name for name in BYTES_OF_INFINITY if name.removeprefix("float8_") in spec.split("-")
+    )
