@@ -11,11 +11,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install 
 step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup lint imports types unit constraints clean
+.PHONY: help demo test setup lint imports types unit bench constraints clean
 
 help:
 	@echo "make demo   what kvproto says about the built-in pools"
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
+	@echo "make bench  what asking for a capability costs, into docs/benchmarks.md"
 
 demo: setup
 	@$(BIN)/kvproto check
@@ -44,9 +45,15 @@ types: setup
 	$(call step,mypy,$(BIN)/mypy)
 	$(call step,pyright,$(BIN)/basedpyright)
 
-# `typecheck/` is run by these tests too: tests/typecheck/.
-unit: setup
+# `typecheck/` is run by these tests too, and tests/interop/ asks real pools in .interop-venv.
+unit: setup interop-venv
 	@$(BIN)/pytest -q
+
+# Writes docs/benchmarks.md; a minute or two on an idle machine.
+bench: setup
+	@$(BIN)/python -m benchmarks.capability_check --write
+
+include tests/interop/interop.mk
 
 # After a version was changed on purpose: write down what is installed now.
 constraints: setup

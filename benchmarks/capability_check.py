@@ -199,8 +199,10 @@ def main() -> None:
     timings = run(options.rounds)
     header, rows = ("asking", "statement", "ns", "ratio", "limit", "to"), _rows(timings)
     print_table(machine_facts(), header, rows)
+    print(_over_limits(timings))
     if options.write:
-        write_section("capability_check", _section(markdown_table(header, rows), options.rounds))
+        body = [_introduction(options.rounds), markdown_table(header, rows), _over_limits(timings)]
+        write_section("capability_check", "\n\n".join(body))
 
 
 def _rows(timings: Timings) -> list[tuple[str, ...]]:
@@ -217,7 +219,16 @@ def _rows(timings: Timings) -> list[tuple[str, ...]]:
     return rows
 
 
-def _section(table: str, rounds: int) -> str:
+def _over_limits(timings: Timings) -> str:
+    over = [
+        each.name
+        for each in COMPARISONS
+        if each.limit is not None and timings.ratio(each.name, each.to) > each.limit
+    ]
+    return f"Over its limit: {', '.join(over)}." if over else "All within their limits."
+
+
+def _introduction(rounds: int) -> str:
     return f"""## What asking for a capability costs
 
 `python -m benchmarks.capability_check --rounds {rounds} --write`, on {machine_facts()}.
@@ -225,9 +236,7 @@ def _section(table: str, rounds: int) -> str:
 The gate is `isinstance` on a concrete class of metaclass `ABCMeta`, through one level of
 subclassing. An unadopted pool assigns its data members in `__init__` only, so that every check
 looks into the instance; `kvproto.adopt(pool)` ends that, and a class-level annotation avoids it.
-Ratios are medians over interleaved rounds of one run.
-
-{table}"""
+Ratios are medians over interleaved rounds of one run."""
 
 
 if __name__ == "__main__":

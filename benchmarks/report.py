@@ -58,10 +58,8 @@ def write_section(name: str, body: str, page: Path = _PAGE) -> None:
 
 def _columns(rows: Sequence[Row]) -> str:
     widths = _widths(rows)
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
+    padded = ([cell.ljust(w) for cell, w in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join("  ".join(cells) for cells in padded)
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:

@@ -1,9 +1,12 @@
 """Capabilities and traits of LLM KV-cache pools: can it, and what is it?
 
-The contracts and the questions are in `kvproto.protocols`; nothing is imported before it is
-asked for, so that this package costs a consumer nothing.
+Everything of `kvproto.protocols` is importable from here. Neither torch nor any optional
+package is imported before something that needs it is used.
 """
 
+from . import protocols
 from ._version import __version__
+from .protocols import *
 
 __all__ = ["__version__"]
+__all__ += protocols.__all__

@@ -101,10 +101,11 @@ def half_offered(pool: object) -> list[type]:
     """Capabilities the pool lacks although it has a method of theirs that nothing else explains.
 
     A method counts when the class defines it, not as None, and no capability that the pool has
-    contains it. It is charged to the capability most of whose members are there.
+    contains it. It is charged to the capability most of whose members are there, of those
+    whose data the pool does not set to None, which declares them as not supported.
     """
-    lacking = [c for c in POOL_CAPABILITIES if not supports(pool, c)]
-    explained = {m for c in POOL_CAPABILITIES if c not in lacking for m in _methods(c)}
+    lacking = [c for c in POOL_CAPABILITIES if not supports(pool, c) and not _opted_out(pool, c)]
+    explained = {m for c in POOL_CAPABILITIES if supports(pool, c) for m in _methods(c)}
     charged: set[type] = set()
     for method in sorted({m for c in lacking for m in _methods(c)} - explained):
         if not callable(inspect.getattr_static(type(pool), method, None)):
@@ -116,6 +117,16 @@ def half_offered(pool: object) -> list[type]:
 
 def _methods(protocol: type) -> Sequence[str]:
     return [m.name for m in members_of(protocol) if m.kind == "method"]
+
+
+def _opted_out(pool: object, protocol: type) -> bool:
+    own: dict[str, object] = getattr(pool, "__dict__", {})
+    absent = object()
+    for member in members_of(protocol):
+        value = own.get(member.name, inspect.getattr_static(type(pool), member.name, absent))
+        if value is None and not member.nullable:
+            return True
+    return False
 
 
 def _share_present(pool: object, protocol: type) -> float:

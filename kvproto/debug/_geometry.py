@@ -10,7 +10,7 @@ import torch
 from kvproto.protocols import KVLeaf, KVPool, PoolTraits, supports
 
 from ._describe import describe, dtype_name
-from ._tensors import Fault, matches, out_of_range, shape_text
+from ._tensors import Fault, matches, shape_text, too_large
 
 __all__ = ["Geometry"]
 
@@ -57,16 +57,16 @@ class Geometry:
         )
 
     def token_locations(self, argument: str, value: torch.Tensor) -> Fault | None:
-        """`[n]`, int32 or int64, on the pool's device, every one in [-1, locations)."""
+        """`[n]`, int32 or int64, on the pool's device, every one below `locations`."""
         if value.dim() != 1:
             return Fault(argument, "an int32 or int64 tensor of rank 1", describe(value))
         return self.integers(argument, value, self.locations)
 
     def integers(self, argument: str, value: torch.Tensor, stop: int | None) -> Fault | None:
-        """The same in whatever shape, every one in [-1, stop)."""
+        """The same in whatever shape, every one below `stop`."""
         if value.dtype not in _LOCATION_TYPES:
             return Fault(argument, "an int32 or int64 tensor", describe(value))
-        return self.on_device(argument, value) or out_of_range(argument, value, stop)
+        return self.on_device(argument, value) or too_large(argument, value, stop)
 
     def rows(self, argument: str, value: torch.Tensor, n: int, width: int | None) -> Fault | None:
         """`[n, heads, width]` of a float type, on the pool's device."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._describe import describe
 from ._geometry import Geometry
-from ._tensors import Fault
+from ._tensors import Fault, too_small
 
 __all__ = ["ARGUMENT_RULES", "RESULT_RULES", "ArgumentRule", "ResultRule"]
 
@@ -77,6 +77,7 @@ def _translated(pool: Any, values: Mapping[str, Any], result: Any) -> Iterator[F
     if result.shape != asked.shape:
         yield Fault(_RESULT, f"shape {list(asked.shape)}, as asked", describe(result))
     yield Geometry.of(pool).integers(_RESULT, result, None)
+    yield too_small(_RESULT, result, -1)
 
 
 def _key_buffer(pool: Any, _: Mapping[str, Any], result: Any) -> Iterator[Fault | None]:

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ._describe import describe
 
-__all__ = ["Fault", "matches", "out_of_range", "shape_text"]
+__all__ = ["Fault", "matches", "shape_text", "too_large", "too_small"]
 
 
 class Fault(NamedTuple):
@@ -33,16 +33,26 @@ def shape_text(wanted: Sequence[int | None]) -> str:
     return "[" + ", ".join("*" if extent is None else str(extent) for extent in wanted) + "]"
 
 
-def out_of_range(argument: str, value: torch.Tensor, stop: int | None) -> Fault | None:
-    """The fault when a value lies outside [-1, stop); on a device this waits for it."""
-    if value.numel() == 0 or not _is_readable(value):
+def too_large(argument: str, value: torch.Tensor, stop: int | None) -> Fault | None:
+    """The fault when a location is `stop` or more; on a device this waits for it.
+
+    Negative locations are legal: they mean that nothing is written or read.
+    """
+    if stop is None or value.numel() == 0 or not _is_readable(value):
         return None
-    low, high = (int(bound) for bound in torch.aminmax(value))
-    if low >= -1 and (stop is None or high < stop):
+    high = int(value.max())
+    if high < stop:
         return None
-    wrong = low if low < -1 else high
-    expected = f"locations in [-1, {stop})" if stop is not None else "locations of -1 or more"
-    return Fault(argument, expected, f"{wrong} in {describe(value)}")
+    return Fault(argument, f"locations below {stop}", f"{high} in {describe(value)}")
+
+
+def too_small(argument: str, value: torch.Tensor, low: int) -> Fault | None:
+    """The fault when a translated location is below `low`; on a device this waits for it."""
+    if value.numel() == 0 or not _is_readable(value) or int(value.min()) >= low:
+        return None
+    return Fault(
+        argument, f"locations of {low} or more", f"{int(value.min())} in {describe(value)}"
+    )
 
 
 def _is_readable(value: torch.Tensor) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 __all__ = ["CannotValidate", "ContractViolation"]
 
 
-class ContractViolation(TypeError):
+class ContractViolation(TypeError, ValueError, IndexError):
     """A call across a protocol boundary broke the contract; the message is one line.
+
+    Also a ValueError and an IndexError: protocols promise those for rows of another width and
+    for locations past the last row, and who handles them needs no other code in debug mode.
 
     `argument` is the parameter as the protocol names it, or `return value`, or `value` for a
     data member. Tensors are summarised (`int64[4] on cpu`), their values are never printed.

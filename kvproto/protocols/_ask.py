@@ -22,9 +22,11 @@ def supports(obj: object, protocol: TypeForm[P], /) -> TypeIs[P]:
     try:
         answer = answers[protocol][type(obj)]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
     except KeyError:
-        answer = None
-    if answer is True or answer is False:
-        return answer
+        pass
+    else:
+        if answer is True or answer is False:
+            return answer
+        return answer.holds_for(obj)
     # A protocol class is a form of a type; the checkers know forms, isinstance knows classes.
     return isinstance(obj, protocol)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

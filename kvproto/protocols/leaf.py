@@ -84,8 +84,9 @@ class KVPool(Capability, Protocol):
         """Store one row of keys and values per location, for the layer `layer.layer_id`.
 
         `loc_info` is the location tensor itself, or an object that carries it as `.loc` beside
-        those of other spaces: backends pass either. The tensor is `[n]`, int32 or int64,
-        strided or not. `cache_k` is `[n, heads, head_dim]` and
+        those of other spaces: backends pass either, and a pool whose layer lives in another
+        space (a window layer of a composite) takes that space's from the object. The tensor is
+        `[n]`, int32 or int64, strided or not. `cache_k` is `[n, heads, head_dim]` and
         `cache_v` `[n, heads, v_head_dim]`, of any float dtype and strides; they are not modified.
         Rows aimed at location 0 or below are dropped, duplicates and NaN among them included;
         of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and
@@ -107,7 +108,8 @@ class KVPool(Capability, Protocol):
 class KVLeaf(KVPool, Protocol):
     """Does the pool itself own the rows of a contiguous range of layers?
 
-    A leaf owns tensors; a composite routes to leaves and has none of the members below.
+    A leaf owns tensors; a composite routes to leaves and has no storage type of its own. Some
+    composites in use assign these members all the same: `Composite` and `PoolTraits.kind` tell.
     """
 
     @property

@@ -7,7 +7,7 @@ about how the asker decided. `keywords()` gives those constructor keywords.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from torch import device, dtype
@@ -72,9 +72,9 @@ class _RowsRequest:
                 "type, name its scheme (for per-tensor scales 'fp8_scaled')"
             )
 
-    def _keywords(self, *left_out: str) -> dict[str, object]:
+    def _keywords(self, *left_out: str) -> dict[str, Any]:
         names = [f.name for f in fields(self) if f.name not in ("quant_scheme", *left_out)]
-        keywords: dict[str, object] = {name: getattr(self, name) for name in names}
+        keywords: dict[str, Any] = {name: getattr(self, name) for name in names}
         return keywords | {"end_layer": self.end_layer}
 
 
@@ -102,7 +102,7 @@ class MHALeafRequest(_RowsRequest):
         """The width of a value head: `v_head_dim`, or `head_dim` where that is None."""
         return self.head_dim if self.v_head_dim is None else self.v_head_dim
 
-    def keywords(self) -> dict[str, object]:
+    def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
         return self._keywords("layout")
 
@@ -123,7 +123,7 @@ class MLALeafRequest(_RowsRequest):
     def __post_init__(self) -> None:
         self._check("kv_lora_rank", "qk_rope_head_dim")
 
-    def keywords(self) -> dict[str, object]:
+    def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
         return self._keywords("layout")
 

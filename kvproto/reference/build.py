@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproto.debug import maybe_validate
 from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
 
 from .mha import MHALeaf
@@ -12,11 +13,13 @@ __all__ = ["build_reference_leaf"]
 def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
+    With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
+
     :raises ValueError: for geometry no leaf can have.
     """
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return MHALeaf(
+            leaf = MHALeaf(
                 size=request.size,
                 page_size=request.page_size,
                 dtype=request.dtype,
@@ -28,6 +31,7 @@ def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | Declined:
                 start_layer=request.start_layer,
                 enable_memory_saver=request.enable_memory_saver,
             )
+            return maybe_validate(leaf)
         case MHALeafRequest():
             return Declined(
                 f"no reference MHA leaf with layout={request.layout!r} and "

@@ -50,6 +50,7 @@ class MHALeaf:
     v_head_dim: int
     k_buffer: list[Tensor]
     v_buffer: list[Tensor]
+    pool_traits: PoolTraits
     cpu_copy_carries_mamba = False
     kv_cache_layout = "nhd"
 
@@ -71,6 +72,7 @@ class MHALeaf:
     ) -> None:
         self.v_head_dim = head_dim if v_head_dim is None else v_head_dim
         check_geometry(size, page_size, head_num, head_dim, self.v_head_dim)
+        self.pool_traits = nhd_traits(dtype)
         self._layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         self.size, self.page_size = size, page_size
         self.head_num, self.head_dim = head_num, head_dim
@@ -102,11 +104,6 @@ class MHALeaf:
     def layer_num(self) -> int:
         """Layers owned."""
         return self._layers.count
-
-    @property
-    def pool_traits(self) -> PoolTraits:
-        """A plain NHD leaf of K and V rows; fp8 where `dtype` is."""
-        return nhd_traits(self.dtype)
 
     def get_v_head_dim(self) -> int:
         """The width of a value head, without naming a layer."""

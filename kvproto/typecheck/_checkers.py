@@ -120,8 +120,10 @@ def _pyright_message(entry: dict[str, Any]) -> Message:
     if entry["severity"] == "information" and text.startswith(_REVEALED):
         revealed = text.partition('" is "')[2].removesuffix('"')
         return Message(line, text, "", revealed=revealed)
-    first, *rest = text.splitlines()
-    return Message(line, first, entry.get("rule", ""), why=rest[-1].strip() if rest else "")
+    first, *rest = (part.strip() for part in text.splitlines())
+    # The last is the innermost, unless pyright cut it off there.
+    reasons = [part for part in rest if part != "..."]
+    return Message(line, first, entry.get("rule", ""), why=reasons[-1] if reasons else "")
 
 
 def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -41,8 +41,8 @@ def meant_protocols(cls: type) -> list[type]:
 
     It subclasses the protocol, or gives every member by name, or gives at least half of them and
     among these one that no protocol taken before accounts for: so a forgotten member is told,
-    and `page_size` alone means nothing. Of a protocol and one that extends it only the wider
-    is kept. A protocol of which a method is set to None is declared as not supported.
+    and `page_size` alone means nothing. A protocol of which a method is set to None is declared
+    as not supported. A protocol comes before those that extend it.
 
     :raises BadInput: when there is none.
     """
@@ -61,7 +61,7 @@ def meant_protocols(cls: type) -> list[type]:
             f"{cls.__name__} has less than half the members of every protocol; "
             "name the one it should satisfy with --protocol"
         )
-    return [p for p in known if p in meant and not any(p in m.__mro__[1:] for m in meant)]
+    return sorted(meant, key=lambda p: (len(p.__mro__), p.__name__))
 
 
 def _rank(protocol: type, cls: type, given: set[str]) -> tuple[bool, int]:

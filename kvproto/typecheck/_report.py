@@ -19,13 +19,21 @@ def report(target: str, verdicts: Sequence[ProtocolVerdict], checkers: Sequence[
 
 
 def _paragraph(verdict: ProtocolVerdict) -> str:
-    faults = len(verdict.findings)
-    lines = [f"{verdict.protocol}: {_plural(faults, 'finding') if faults else 'fits'}"]
-    for finding in verdict.findings:
+    new = [finding for finding in verdict.findings if finding.member not in verdict.told]
+    lines = [f"{verdict.protocol}: {_heading(len(new), len(verdict.findings) - len(new))}"]
+    for finding in new:
         lines += _block(finding)
-    lines += _list("fine", verdict.fitting())
-    lines += _list("not annotated, so checkers believe anything", verdict.unchecked)
+    lines += _list("fine", [m for m in verdict.fitting() if m not in verdict.told])
+    unchecked = [m for m in verdict.unchecked if m not in verdict.told]
+    lines += _list("not annotated, so checkers believe anything", unchecked)
     return "\n".join(lines)
+
+
+def _heading(new: int, told: int) -> str:
+    if not new and not told:
+        return "fits"
+    above = f"{told} of those above"
+    return " and ".join([_plural(new, "finding")] * bool(new) + [above] * bool(told))
 
 
 def _block(finding: Finding) -> list[str]:

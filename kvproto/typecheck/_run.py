@@ -40,20 +40,31 @@ def run(
 
 def _run(target: str, names: Sequence[str] | None, checkers: Sequence[str]) -> int:
     commands = _installed(checkers)
-    asked_by_name = named_protocols(names) if names else None
+    named = named_protocols(names) if names else None
     cls = load_class(target)
-    asked = asked_by_name or meant_protocols(cls)
+    asked = named or meant_protocols(cls)
     module, _, path = target.partition(":")
     probe = write_probe(module, path, asked)
-    messages = _ask(probe, commands, _roots(module))
-    for checker in [checker for checker, said in messages.items() if outside(probe, said)]:
-        reason = outside(probe, messages.pop(checker))[0].text
-        _complain(f"{checker} cannot look at {target}: {reason}")
-    if not messages:
-        raise BadInput(f"no checker could look at {target}")
+    messages = _without_the_blind(target, probe, _ask(probe, commands, _roots(module)))
     verdicts = judge(cls, asked, probe, messages)
     print(report(target, verdicts, list(messages)))
-    return FINDINGS if any(verdict.findings for verdict in verdicts) else FITS
+    fits = not any(verdict.findings for verdict in verdicts)
+    if not fits and named is None:
+        print("asked were the protocols it seems to be written for; choose with --protocol NAME")
+    return FITS if fits else FINDINGS
+
+
+def _without_the_blind(
+    target: str, probe: Probe, messages: dict[str, list[Message]]
+) -> dict[str, list[Message]]:
+    """Leave out the checkers that could not look at the class; to them everything fits."""
+    seeing = {checker: said for checker, said in messages.items() if not outside(probe, said)}
+    for checker in messages.keys() - seeing:
+        reason = outside(probe, messages[checker])[0].text
+        _complain(f"{checker} cannot look at {target}: {reason}")
+    if not seeing:
+        raise BadInput(f"no checker could look at {target}")
+    return seeing
 
 
 def _installed(checkers: Sequence[str]) -> dict[str, list[str]]:

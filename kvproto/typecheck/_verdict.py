@@ -36,12 +36,14 @@ class ProtocolVerdict:
     """All that the checkers say of one class and one protocol.
 
     `unchecked` are members that checkers believe anything of: they have no annotations.
+    `told` are members inherited from a protocol that was judged before.
     """
 
     protocol: str
     members: list[str]
     findings: list[Finding] = field(default_factory=list[Finding])
     unchecked: list[str] = field(default_factory=list[str])
+    told: set[str] = field(default_factory=set[str])
 
     def fitting(self) -> list[str]:
         """The members nothing was found on, and that were checked."""
@@ -54,7 +56,13 @@ def judge(
 ) -> list[ProtocolVerdict]:
     """One verdict per protocol, from each checker's messages on the probe."""
     answers = {checker: _by_question(said, probe) for checker, said in messages.items()}
-    return [_judge(cls, protocol, answers) for protocol in protocols]
+    verdicts = [_judge(cls, protocol, answers) for protocol in protocols]
+    told: set[tuple[type, str]] = set()
+    for protocol, verdict in zip(protocols, verdicts, strict=True):
+        declared = {(_owner(protocol, member), member) for member in verdict.members}
+        verdict.told = {member for _, member in declared & told}
+        told |= declared
+    return verdicts
 
 
 def outside(probe: Probe, messages: Iterable[Message]) -> list[Message]:
@@ -124,6 +132,10 @@ def _join(findings: list[Finding], finding: Finding, checker: str) -> None:
             findings[index].checkers = finding.checkers
             return
     findings.append(finding)
+
+
+def _owner(protocol: type, member: str) -> type:
+    return next(c for c in protocol.__mro__ if member in {*c.__dict__, *inspect.get_annotations(c)})
 
 
 def _is_unannotated(cls: type, member: str) -> bool:

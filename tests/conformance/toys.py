@@ -22,7 +22,9 @@ class ToyPool:
         self.layer_num = request.layer_num
         self.start_layer, self.end_layer = request.start_layer, request.end_layer
         rows = self.size + self.page_size
-        self.k_buffer = [self._zeros(rows, request, request.head_dim) for _ in range(self.layer_num)]
+        self.k_buffer = [
+            self._zeros(rows, request, request.head_dim) for _ in range(self.layer_num)
+        ]
         self.v_buffer = [
             self._zeros(rows, request, request.value_head_dim) for _ in range(self.layer_num)
         ]
@@ -60,7 +62,11 @@ class ToyPool:
         return [buffer[indices].cpu() for buffer in self.k_buffer + self.v_buffer]
 
     def load_cpu_copy(
-        self, copy: list[Tensor], indices: Tensor, mamba_indices: Any = None, req_pool_index: Any = None
+        self,
+        copy: list[Tensor],
+        indices: Tensor,
+        mamba_indices: Any = None,
+        req_pool_index: Any = None,
     ) -> None:
         for buffer, rows in zip(self.k_buffer + self.v_buffer, copy, strict=True):
             buffer[indices] = rows

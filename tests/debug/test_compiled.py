@@ -24,7 +24,7 @@ def test_compiled_code_holds_the_plain_method(pool: ToyPool) -> None:
         pool.set_kv_buffer(layer, loc, k, v)
         return pool.get_key_buffer(0)[loc] + pool.size
 
-    compiled = torch.compile(step, backend="eager", fullgraph=True)  # pyright: ignore[reportUnknownMemberType]
+    compiled = torch.compile(step, backend="eager", fullgraph=True)
     found = compiled(locations(2, 3), rows(2, KEY), rows(2, VALUE))
     assert found.eq(9).all()
     assert "loc_info" in refusal(pool.set_kv_buffer, layer, None, None, None)

@@ -123,16 +123,16 @@ def _window() -> Iterator[tuple[str, object]]:
     yield "MHA, page 1", _swa(1)
     yield "MHA, page 4", _swa(4)
     yield "MXFP8", _swa(64, dtype=FP8, token_to_kv_pool_class=base.MHATokenToKVPoolMXFP8)
-    yield (
-        "DSA and MLA",
-        _swa(
-            64,
-            full_kv_pool_class=base.DSATokenToKVPool,
-            swa_kv_pool_class=base.MLATokenToKVPool,
-            full_kv_pool_kwargs=dsa,
-            swa_kv_pool_kwargs=mla,
-        ),
+    latent = _swa(
+        64,
+        full_kv_pool_class=base.DSATokenToKVPool,
+        swa_kv_pool_class=base.MLATokenToKVPool,
+        full_kv_pool_kwargs=dsa,
+        swa_kv_pool_kwargs=mla,
     )
+    # The others are seen before their allocator came.
+    latent.register_mapping(torch.arange(-1, 192).roll(-1))
+    yield "DSA and MLA", latent
 
 
 def _hybrid() -> Iterator[tuple[str, object]]:

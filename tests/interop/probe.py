@@ -17,7 +17,7 @@ from typing_extensions import get_protocol_members, is_protocol
 
 import kvproto.protocols
 from kvproto.protocols import adopt, explain
-from tests.interop import faults, laws, pools
+from tests.interop import advertised, faults, laws, pools
 
 PROTOCOLS = {
     name: value
@@ -37,6 +37,7 @@ def main() -> None:
         "bases": _section(bases),
         "adopted": _section(adopted),
         "late": _section(late_attribute),
+        "advertised": _section(advertised.refusals),
         "faults": _section(faults.reproduce),
         "laws": _section(laws.verdicts),
     }

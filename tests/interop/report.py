@@ -20,12 +20,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",
     "PYTHONPATH": f"{HERE / 'site'}{os.pathsep}{ROOT}",
     "PYTHONWARNINGS": "ignore",
     "TORCHDYNAMO_DISABLE": "1",
     "TRITON_INTERPRET": "1",
 }
-"""The stand-in operators and the repository; no compiler, and Triton kernels without a GPU."""
+"""The stand-in operators and the repository; no GPU, no compiler, Triton kernels interpreted."""
 
 
 class ProbeFailed(Exception):
@@ -70,6 +71,7 @@ def rendered(answers: dict[str, Any]) -> dict[str, str]:
     """The text of each file of `results/`, by its name: one line a fact, sorted."""
     files = {
         "capabilities.json": _capabilities(section(answers, "capabilities")),
+        "advertised.json": section(answers, "advertised"),
         "laws.json": {pool: _laws(laws) for pool, laws in section(answers, "laws").items()},
     }
     return {

@@ -61,6 +61,38 @@ OWNERS = {
 }
 
 
+ONLY_A_STUB = {
+    "HostCopyable": {
+        "MHATokenToKOnlyPool",
+        "HiSparseMHAMainPool",
+        "HiSparseDSATokenToKVPool",
+        "HiSparseC4DevicePool",
+        "MiniMaxSparseKVPool",
+        "DeepSeekV4SingleKVPool",
+        "DeepSeekV4IndexerPool",
+        "DeepSeekV4TokenToKVPool",
+    },
+    "HostMirrorable": {
+        "MHATokenToKOnlyPool",
+        "SWAKVPool",
+        "UnifiedSWAKVPool",
+        "HybridLinearKVPool",
+        "QSATokenToKVPool",
+        "UnifiedHybridLinearKVPool",
+        "MiniMaxSparseKVPool",
+        "MiniMaxM3Nvfp4KVPool",
+    },
+    "Movable": {"MiniMaxSparseKVPool", "MiniMaxM3Nvfp4KVPool", "UnifiedSWAKVPool"},
+}
+"""Classes whose method is a bare raise: structure says yes, only the kit can say no."""
+
+REPLACED_STORAGE = {
+    "Transferable": {"NoOpMHATokenToKVPool", "MHATokenToKVPoolFP4"},
+    "Movable": {"NPUMLATokenToKVPool"},
+}
+"""Classes that inherit a method and not the tensors it reads."""
+
+
 @pytest.mark.parametrize(("gate", "capability"), SAME_AS_THE_GATE)
 def test_instances_answer_as_isinstance_does(
     answers: dict[str, Any], gate: str, capability: str
@@ -141,6 +173,19 @@ def test_a_member_that_arrives_late_is_seen_when_it_does(answers: dict[str, Any]
 def test_adopting_a_pool_makes_its_answers_those_of_the_class(answers: dict[str, Any]) -> None:
     said, adopted = _satisfies(answers), section(answers, "adopted")
     assert adopted == {name: said[name] for name in adopted}
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [("NotImplementedError", ONLY_A_STUB), ("AttributeError", REPLACED_STORAGE)],
+)
+def test_what_structure_cannot_see_is_what_was_known(
+    answers: dict[str, Any], error: str, known: dict[str, set[str]]
+) -> None:
+    for capability, classes in known.items():
+        raised = section(answers, "advertised")[capability]
+        seen = {name.partition(" (")[0] for name, why in raised.items() if why.startswith(error)}
+        assert seen == classes, capability
 
 
 def test_what_is_no_pool_has_its_protocol_too(answers: dict[str, Any]) -> None:

@@ -51,6 +51,7 @@ KIT_SEES = [
     ("padding_rows_overwrite_slot_0", "leaf.slot-zero", ("mha", "mla")),
     ("negative_locations_wrap_to_the_last_row", "leaf.negative-loc", ("mha", "mla")),
     ("layers_below_the_stage_wrap", "leaf.layers-foreign", ("mha", "mla")),
+    ("window_moves_write_slot_0", "move.slot-zero", ("swa",)),
     ("only_its_own_write_location_is_unwrapped", "leaf.write-location-object", ("mha",)),
     ("scales_divide_the_callers_tensors", "fp8.scales", ("mha",)),
     ("a_narrow_row_is_spread_over_the_slot", "leaf.row-width", ("mha",)),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kvproto.protocols import SWACapable, _capability, forget, supports
+from kvproto.protocols import SWACapable, forget, supports
+from kvproto.protocols._verdict import decide
 
 
 def make_pool_class(*, whole: bool = True) -> type:
@@ -27,20 +28,19 @@ def make_pool_class(*, whole: bool = True) -> type:
 
 def test_a_class_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[type] = []
-    real = _capability.decide
 
     def counting(cls: type, protocol: type, assigned: Any = None) -> Any:
         decided.append(cls)
-        return real(cls, protocol, assigned)
+        return decide(cls, protocol, assigned)
 
-    monkeypatch.setattr(_capability, "decide", counting)
+    monkeypatch.setattr("kvproto.protocols._capability.decide", counting)
     pools = [make_pool_class(), make_pool_class(whole=False)]
     for _ in range(3):
         gc.collect()  # empties the fast copy, not the truth
         for cls in pools:
             isinstance(cls(), SWACapable)
             supports(cls(), SWACapable)
-            issubclass(cls, SWACapable)
+            issubclass(cls, cast("Any", SWACapable))
     assert decided == pools
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -19,8 +21,8 @@ from kvproto.protocols.layout import ElementType
 PAGES, PAGE, HEADS, DIM = 3, 8, 2, 32
 
 
-def region_of(*fields: Field, page_bytes: int, **changes: object) -> BufferRegion:
-    given: dict[str, object] = {
+def region_of(*fields: Field, page_bytes: int, **changes: Any) -> BufferRegion:
+    given: dict[str, Any] = {
         "layer_ids": (4,),
         "bases": (0,),
         "page_count": PAGES,
@@ -28,7 +30,7 @@ def region_of(*fields: Field, page_bytes: int, **changes: object) -> BufferRegio
         "bytes_per_page": page_bytes,
         "fields": fields,
     }
-    return BufferRegion(**(given | changes))  # type: ignore[arg-type]
+    return BufferRegion(**(given | changes))
 
 
 def assert_addresses_match(region: BufferRegion, logical: torch.Tensor) -> None:

@@ -53,8 +53,8 @@ def write(module: str, source: str) -> None:
 def test_an_honest_pool_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("typecheck.vendors.acme:AcmePool") == 0
     out, err = capsys.readouterr()
-    assert "KVLeaf: fits" in out
-    assert "fits 6 of 6 protocols, say mypy and pyright" in out
+    assert "KVLeaf: fits\n  fine: end_layer, layer_num, store_dtype\n" in out
+    assert "fits 7 of 7 protocols, say mypy and pyright" in out
     assert not err
 
 
@@ -82,11 +82,31 @@ def test_a_verdict_per_member(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_an_inherited_member_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    write(
+        "odd_leaf",
+        """
+        from typecheck.vendors.acme import AcmePool
+
+        class OddLeaf(AcmePool):
+            def get_value_buffer(self, layer_id: str) -> object: ...  # type: ignore
+        """,
+    )
+    protocols = ["KVPool", "KVLeaf"]
+    assert run("odd_leaf:OddLeaf", protocols=protocols, checkers=["pyright"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("  get_value_buffer  (says pyright)") == 1
+    assert "KVPool: 1 finding\n" in out
+    assert "KVLeaf: 1 of those above\n  fine: end_layer, layer_num, store_dtype\n" in out
+
+
+@pytest.mark.usefixtures("here")
 def test_a_renamed_keyword_and_an_async_door(capsys: pytest.CaptureFixture[str]) -> None:
     write("renaming_pool", BROKEN)
     assert run("renaming_pool:BrokenPool") == 1
     out = capsys.readouterr().out
     assert "fits 0 of 2 protocols" in out
+    assert out.endswith("; choose with --protocol NAME\n")
     assert 'Parameter name mismatch: "mamba_indices" versus "mamba_slots"' in out
     assert "CoroutineType[Any, Any, None]" in out
 

@@ -10,7 +10,13 @@ from kvproto.protocols import (
     Movable,
     Transferable,
 )
+from kvproto.reference import MHALeaf
 from typecheck.vendors.acme import AcmePool
+
+reference_leaf: type[KVLeaf] = MHALeaf
+reference_rows: type[MHARows] = MHALeaf
+reference_transferable: type[Transferable] = MHALeaf
+reference_host_copyable: type[HostCopyable] = MHALeaf
 
 acme_leaf: type[KVLeaf] = AcmePool
 acme_rows: type[MHARows] = AcmePool

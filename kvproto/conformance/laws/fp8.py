@@ -83,11 +83,13 @@ def scales(bench: Bench) -> None:
     for k_scale, v_scale in forms:
         layer = LayerStub(bench.layer_ids[0])
         bench.pool.set_kv_buffer(layer, torch.tensor([1]), k, v, k_scale, v_scale)
+        if not (torch.all(k == 3.0) and torch.all(v == 3.0)):
+            raise LawBroken(
+                "set_kv_buffer with scales", expected="inputs of 3.0", got="changed inputs"
+            )
         call = "set_kv_buffer(3.0, 3.0, k_scale=0.5, v_scale=0.25)"
         bench.expect_rows(call, "key", {1: torch.full_like(k[0], 6.0)})
         bench.expect_rows(call, "value", {1: torch.full_like(v[0], 12.0)})
-    if not (torch.all(k == 3.0) and torch.all(v == 3.0)):
-        raise LawBroken("set_kv_buffer with scales", expected="inputs of 3.0", got="changed inputs")
 
 
 @law(

@@ -138,11 +138,13 @@ def slot_zero(bench: Bench) -> None:
 )
 def negative_loc(bench: Bench) -> None:
     """A negative location means no write: it is dropped and never wraps to the end."""
-    k, v = bench.pair(3)
-    bench.write(torch.tensor([-1, 2, -212]), k, v)
-    bench.write(torch.tensor([-1, -1, -3], dtype=torch.int32), k, v)
-    for side, rows in zip(bench.sides, (k, v), strict=False):
-        bench.expect_rows("set_kv_buffer(loc=[-1, 2, -212], ...)", side, {2: rows[1]})
+    k, v = bench.pair(2)
+    for locations in ([-1, 2], [-bench.slots, -3], [-212, -1]):
+        for dtype in INDEX_DTYPES:
+            bench.write(torch.tensor(locations, dtype=dtype), k, v)
+            for side, rows in zip(bench.sides, (k, v), strict=False):
+                call = f"set_kv_buffer(loc={locations} {dtype}, ...)"
+                bench.expect_rows(call, side, {2: rows[1]})
 
 
 @law(

@@ -1,0 +1,81 @@
+"""Row stores and moves against a plain-Python model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from kvproto.kernels import check_locations, move_rows, store_rows
+
+SLOTS = 9
+LOCATIONS = st.lists(st.integers(-3, SLOTS - 1), max_size=12)
+INDEX_DTYPES = st.sampled_from((torch.int32, torch.int64))
+
+
+def rows_of(n: int) -> Tensor:
+    return torch.arange(1, n * 6 + 1, dtype=torch.float32).view(n, 2, 3)
+
+
+@settings(deadline=None)
+@given(LOCATIONS, INDEX_DTYPES)
+def test_store_follows_the_model(locations: list[int], dtype: torch.dtype) -> None:
+    target, rows = torch.zeros(SLOTS, 2, 3), rows_of(len(locations))
+    store_rows(target, torch.tensor(locations, dtype=dtype), rows)
+    written: dict[int, list[Tensor]] = {}
+    for location, row in zip(locations, rows, strict=True):
+        if location >= 1:
+            written.setdefault(location, []).append(row)
+    for slot in range(SLOTS):
+        candidates = written.get(slot, [torch.zeros(2, 3)])
+        assert any(torch.equal(target[slot], row) for row in candidates)
+
+
+@settings(deadline=None)
+@given(st.data(), INDEX_DTYPES)
+def test_move_reads_all_sources_first(data: st.DataObject, dtype: torch.dtype) -> None:
+    targets = data.draw(st.lists(st.integers(-1, SLOTS - 1), max_size=8, unique=True))
+    n = len(targets)
+    sources = data.draw(st.lists(st.integers(0, SLOTS - 1), min_size=n, max_size=n))
+    buffer = rows_of(SLOTS)
+    buffer[0] = 0
+    expected = {t: buffer[s].clone() for t, s in zip(targets, sources, strict=True) if t >= 1}
+    before = buffer.clone()
+    move_rows(buffer, torch.tensor(targets, dtype=dtype), torch.tensor(sources, dtype=dtype))
+    for slot in range(SLOTS):
+        assert torch.equal(buffer[slot], expected.get(slot, before[slot]))
+
+
+def test_nothing_that_is_dropped_reaches_the_reserved_slot() -> None:
+    target = torch.zeros(4, 1, 2)
+    rows = torch.full((3, 1, 2), float("nan"))
+    store_rows(target, torch.tensor([0, -1, 0]), rows)
+    assert torch.equal(target, torch.zeros(4, 1, 2))
+
+
+@pytest.mark.parametrize("loc", [[0, 9], [9], [100, 1]])
+def test_a_location_past_the_end_is_named(loc: list[int]) -> None:
+    with pytest.raises(IndexError, match=f"location {max(loc)} is past the last row 8"):
+        check_locations(torch.tensor(loc), SLOTS)
+
+
+def test_locations_have_one_dimension_and_an_integer_type() -> None:
+    check_locations(torch.empty(0, dtype=torch.int32), SLOTS)
+    with pytest.raises(TypeError, match=r"loc is torch\.float32"):
+        check_locations(torch.zeros(2), SLOTS)
+    with pytest.raises(ValueError, match="must be one-dimensional"):
+        check_locations(torch.zeros(2, 2, dtype=torch.int64), SLOTS)
+
+
+def test_rows_past_two_gib_are_reached(tmp_path: object) -> None:
+    """A sparse file stands in for memory: 14400 pages of 149760 bytes, one row written."""
+    width, page = 149760, 14340
+    path = f"{tmp_path}/pool"
+    target = torch.from_file(path, shared=True, size=14400 * width, dtype=torch.uint8)
+    row = torch.arange(width, dtype=torch.int64).remainder(251).to(torch.uint8)
+    store_rows(target.view(14400, width), torch.tensor([page], dtype=torch.int32), row.unsqueeze(0))
+    with open(path, "rb") as file:
+        file.seek(2147558400)
+        assert file.read(width) == bytes(row.numpy().tobytes())
