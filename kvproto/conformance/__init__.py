@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .bad_input import BadInput
+from kvproto._bad_input import BadInput
+
 from .bench import Bench
 from .check import check_pool
 from .factory import Factory, load_factory

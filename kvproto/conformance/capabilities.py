@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvproto import protocols as p
+from kvproto._bad_input import BadInput
 from kvproto.protocols import explain, supports
 from kvproto.protocols._members import members_of
-
-from .bad_input import BadInput
 
 __all__ = [
     "POOL_CAPABILITIES",

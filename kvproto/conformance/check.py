@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
+from kvproto._bad_input import BadInput
 from kvproto.protocols import DeclaresRegions, Declined, KVPool, supports
 
 from . import laws as _registered
-from .bad_input import BadInput
 from .bench import Bench
 from .capabilities import capability_named, verdicts
 from .factory import Factory, build

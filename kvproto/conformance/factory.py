@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
+from kvproto._bad_input import BadInput
 from kvproto.protocols import Declined, KVPool, LeafRequest
 from kvproto.protocols._members import members_of
-
-from .bad_input import BadInput
 
 __all__ = ["Factory", "build", "load_factory"]
 

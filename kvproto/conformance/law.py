@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvproto._bad_input import BadInput
 from kvproto.protocols import LeafRequest
-
-from .bad_input import BadInput
 
 if TYPE_CHECKING:
     from .bench import Bench

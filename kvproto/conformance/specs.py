@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from kvproto._bad_input import BadInput
 from kvproto.protocols import LeafRequest, MHALeafRequest, MLALeafRequest
-
-from .bad_input import BadInput
 
 __all__ = ["SPECS", "Spec", "spec_named"]
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing_extensions import get_protocol_members, is_protocol
 
 from kvproto import protocols
-
-from ._target import BadInput
+from kvproto._bad_input import BadInput
 
 __all__ = ["known_protocols", "meant_protocols", "named_protocols"]
 

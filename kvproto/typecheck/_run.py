@@ -8,11 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvproto._bad_input import BadInput
+
 from ._checkers import CHECKERS, CheckerFailed, Message, command_of, run_checker
 from ._meant import meant_protocols, named_protocols
 from ._probe import Probe, write_probe
 from ._report import report
-from ._target import BadInput, load_class
+from ._target import load_class
 from ._verdict import judge, outside
 
 __all__ = ["run"]

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 
 from typing_extensions import is_protocol
 
-__all__ = ["BadInput", "load_class"]
+from kvproto._bad_input import BadInput
 
-
-class BadInput(Exception):
-    """What was asked for cannot be looked at; the message says what to do, in one line."""
+__all__ = ["load_class"]
 
 
 def load_class(target: str) -> type:

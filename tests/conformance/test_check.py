@@ -63,7 +63,7 @@ def test_a_method_set_to_none_is_no_offer() -> None:
 
 
 def test_an_exception_of_the_pool_is_a_finding_that_says_where() -> None:
-    report = check_pool(toys.build, laws=["leaf.negative-loc"], specs=["mha-bf16-page1"])
+    report = check_pool(toys.build, laws=["leaf.write-location-object"], specs=["mha-bf16-page1"])
     assert "set_kv_buffer(...)" in report.failures[0].detail
     assert "toys.py:" in report.failures[0].detail
 

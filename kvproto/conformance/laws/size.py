@@ -27,5 +27,5 @@ def size_bytes(bench: Bench) -> None:
         raise LawBroken(
             "get_kv_size_bytes()",
             expected=f"a number, or a pair of key and value bytes, that makes {owned}",
-            got=str(reported),
+            got=f"{parts}",
         )

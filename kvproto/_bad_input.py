@@ -1,4 +1,4 @@
-"""What the kit says when it cannot run."""
+"""What a command says when it cannot run."""
 
 from __future__ import annotations
 
