@@ -5,9 +5,10 @@ from __future__ import annotations
 from kvproto._bad_input import BadInput
 
 from .bench import Bench
+from .broken import LawBroken
 from .check import check_pool
 from .factory import Factory, load_factory
-from .law import LAWS, Law, LawBroken, law
+from .law import LAWS, Law, law
 from .report import Finding, LawResult, Report
 
 __all__ = [

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, MLALeafRequest
 
-from .law import LawBroken
+from .broken import LawBroken
 from .oracle import Oracle, oracle_for
 
 __all__ = ["Bench", "LayerStub", "WriteLoc", "show_row"]

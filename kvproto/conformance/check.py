@@ -13,9 +13,10 @@ from kvproto.protocols import DeclaresRegions, Declined, KVPool, supports
 
 from . import laws as _registered
 from .bench import Bench
+from .broken import LawBroken
 from .capabilities import capability_named, verdicts
 from .factory import Factory, build
-from .law import LAWS, Law, LawBroken, laws_named
+from .law import LAWS, Law, laws_named
 from .report import Finding, LawResult, Report
 from .specs import SPECS, Spec, spec_named
 

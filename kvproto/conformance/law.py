@@ -12,12 +12,12 @@ from kvproto.protocols import LeafRequest
 if TYPE_CHECKING:
     from .bench import Bench
 
-__all__ = ["LAWS", "Law", "LawBroken", "any_request", "has_layers", "law", "laws_named"]
+__all__ = ["LAWS", "Law", "any_request", "has_layers", "law", "laws_named"]
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """`run` takes a fresh pool on a bench and returns, or raises `LawBroken`.
+    """`run` takes a fresh pool on a bench and returns, or raises `LawBroken` (`broken.py`).
 
     The law binds every pool that has all `capabilities`, for the requests `applies` accepts.
     `claim` says what holds, `check` where to look when it does not, `since` the version of the
@@ -33,16 +33,6 @@ class Law:
     applies: Callable[[LeafRequest], bool]
     needs: tuple[str, ...]
     run: Callable[[Bench], None]
-
-
-class LawBroken(Exception):
-    """The pool did something else than the law says: the call, what was expected, what came."""
-
-    def __init__(self, call: str, *, expected: str, got: str) -> None:
-        super().__init__(f"{call}: expected {expected}, got {got}")
-        self.call = call
-        self.expected = expected
-        self.got = got
 
 
 LAWS: dict[str, Law] = {}

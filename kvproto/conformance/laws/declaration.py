@@ -5,8 +5,9 @@ from __future__ import annotations
 from kvproto.protocols import explain
 
 from ..bench import Bench
+from ..broken import LawBroken
 from ..capabilities import half_offered
-from ..law import LawBroken, law
+from ..law import law
 
 
 @law(

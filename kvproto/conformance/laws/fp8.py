@@ -9,7 +9,8 @@ import torch
 from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, ScaledWrite
 
 from ..bench import Bench, LayerStub
-from ..law import LawBroken, has_layers, law
+from ..broken import LawBroken
+from ..law import has_layers, law
 from .leaf import OWNED
 
 # Written out from the formats' definitions (exponent bias, largest finite, NaN patterns).

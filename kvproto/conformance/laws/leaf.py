@@ -9,7 +9,8 @@ import torch
 from kvproto.protocols import KVLeaf, KVPool, MHALeafRequest
 
 from ..bench import Bench, LayerStub, WriteLoc
-from ..law import LawBroken, has_layers, law
+from ..broken import LawBroken
+from ..law import has_layers, law
 
 OWNED = ("leaf.layers-owned",)
 INDEX_DTYPES = (torch.int32, torch.int64)

@@ -7,7 +7,8 @@ import torch
 from kvproto.protocols import KVPool, LayerOverrideWrite, MHALeafRequest, MHARows
 
 from ..bench import Bench, LayerStub
-from ..law import LawBroken, has_layers, law
+from ..broken import LawBroken
+from ..law import has_layers, law
 from .leaf import OWNED
 
 

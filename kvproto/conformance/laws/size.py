@@ -8,7 +8,8 @@ from typing import cast
 from kvproto.protocols import KVLeaf, SizeReporting
 
 from ..bench import Bench
-from ..law import LawBroken, law
+from ..broken import LawBroken
+from ..law import law
 from ..storage import owned_bytes
 
 

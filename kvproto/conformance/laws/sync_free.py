@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kvproto.protocols import KVPool, Movable
 
 from ..bench import Bench
-from ..law import LawBroken, has_layers, law
+from ..broken import LawBroken
+from ..law import has_layers, law
 from .leaf import OWNED
 
 _SYNCING = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kvproto.protocols import DeclaresTraits, LeafRequest, MHALeafRequest, MLALeafRequest
 
 from ..bench import Bench
-from ..law import LawBroken, law
+from ..broken import LawBroken
+from ..law import law
 
 
 @law(

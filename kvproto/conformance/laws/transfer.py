@@ -16,7 +16,8 @@ from kvproto.protocols import (
 )
 
 from ..bench import Bench
-from ..law import LawBroken, has_layers, law
+from ..broken import LawBroken
+from ..law import has_layers, law
 from ..oracle import peek, poke
 from ..storage import owned_bytes
 from .leaf import OWNED
