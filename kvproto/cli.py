@@ -10,23 +10,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from .conformance import Report
-
     Commands: TypeAlias = argparse._SubParsersAction[  # pyright: ignore[reportPrivateUsage]
         argparse.ArgumentParser
     ]
 
 __all__ = ["main"]
 
-BUILT_IN = ("kvproto.reference:build_reference_leaf",)
-"""The factories that `kvproto check` covers when it is given none."""
+_EXTRA_OF = {
+    "rich": "check",
+    "jinja2": "check",
+    "hypothesis": "check",
+    "pytest": "check",
+    "beartype": "debug",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 kept, 1 findings, 2 bad input."""
+    from ._bad_input import BadInput
+
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
+    except BadInput as error:
+        return _refuse(str(error))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in _EXTRA_OF:
             raise
@@ -38,9 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-_EXTRA_OF = {"rich": "check", "hypothesis": "check", "pytest": "check", "beartype": "debug"}
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvproto",
@@ -48,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_check(commands)
+    _add_repro(commands)
     _add_laws(commands)
     _add_typecheck(commands)
     return parser
@@ -58,22 +63,45 @@ def _add_check(commands: Commands) -> None:
         "check",
         help="run the conformance laws on the pools a factory builds",
         description="Build pools through a factory, on the CPU, and hold them to every law that "
-        "binds their capabilities. The factory takes one leaf request and returns a pool, or "
+        "binds their capabilities. The factory takes one request and returns a pool, or "
         "kvproto.protocols.Declined(reason). Exit status: 0 every law kept, 1 some broken, "
-        "2 the input is at fault.",
-        epilog="example: kvproto check acme.pools:build --law transfer",
+        "2 the input is at fault. Options that name one thing may be repeated.",
+        epilog="example: kvproto check acme.pools:build --law transfer --html report.html",
     )
     check.add_argument(
         "factory", nargs="?", metavar="module:factory", help="default: every built-in pool"
     )
+    check.add_argument("--law", metavar="ID", help="only this law or family", action="append")
     check.add_argument(
-        "--law", action="append", metavar="ID", help="only this law or family; repeatable"
+        "--capability", metavar="NAME", help="only laws of this one", action="append"
     )
+    check.add_argument("--spec", metavar="NAME", help="only this geometry", action="append")
+    check.add_argument("--claim", metavar="NAME", help="they have this one", action="append")
     check.add_argument(
-        "--capability", action="append", metavar="NAME", help="only laws of this capability"
+        "--cannot", metavar="NAME=REASON", help="the pools lack this one", action="append"
     )
-    check.add_argument("--spec", action="append", metavar="NAME", help="only this geometry")
+    check.add_argument("--expect", metavar="FILE", help="TOML of known failures, by law id")
+    check.add_argument("--laws", metavar="VERSION", help="newer laws are advisory")
+    check.add_argument("--seed", type=int, default=0, help="of the laws' random choices")
+    check.add_argument(
+        "--mutants", action="store_true", help="prove the laws on the kit's faulty pools instead"
+    )
+    check.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    check.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
     check.set_defaults(run=_check)
+
+
+def _add_repro(commands: Commands) -> None:
+    repro = commands.add_parser(
+        "repro",
+        help="run one law again, as a report says",
+        epilog="example: kvproto repro leaf.slot-zero --seed 0 acme.pools:build",
+    )
+    repro.add_argument("law", metavar="LAW")
+    repro.add_argument("factory", metavar="module:factory")
+    repro.add_argument("--seed", type=int, default=0, metavar="N")
+    repro.add_argument("--spec", action="append", metavar="NAME", help="only this geometry")
+    repro.set_defaults(run=_repro)
 
 
 def _add_laws(commands: Commands) -> None:
@@ -95,54 +123,25 @@ def _add_typecheck(commands: Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
+    if arguments.mutants:
+        from .conformance.mutants.command import check_mutants
 
-    from .conformance import BadInput
-    from .conformance.render import print_report
+        return check_mutants()
+    from .conformance.command import check
 
-    console = Console()
-    status = 0
-    for target in [arguments.factory] if arguments.factory else BUILT_IN:
-        try:
-            report = _checked(target, arguments)
-        except BadInput as error:
-            return _refuse(str(error))
-        print_report(report, console, asked=frozenset(arguments.capability or ()))
-        status = max(status, 0 if report.ok else 1)
-    return status
+    return check(arguments)
 
 
-def _checked(target: str, arguments: argparse.Namespace) -> Report:
-    from rich.console import Console
+def _repro(arguments: argparse.Namespace) -> int:
+    from .conformance.command import repro
 
-    from .conformance import check_pool, load_factory
-
-    with Console(stderr=True).status(f"checking {target}") as progress:
-        return check_pool(
-            load_factory(target),
-            laws=arguments.law,
-            capabilities=arguments.capability,
-            specs=arguments.spec,
-            target=target,
-            progress=lambda spec: progress.update(f"checking {target}: {spec}"),
-        )
+    return repro(arguments.law, arguments.factory, arguments.seed, arguments.spec)
 
 
 def _laws(_arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
+    from .conformance.command import list_laws
 
-    from .conformance import LAWS
-    from .conformance.specs import SPECS
-
-    table = Table("law", "binds", "since", "claim", box=None, pad_edge=False)
-    for law in LAWS.values():
-        binds = ", ".join(c.__name__ for c in law.capabilities) or "every pool"
-        table.add_row(law.id, binds, law.since, law.claim)
-    console = Console()
-    console.print(table)
-    console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)
-    return 0
+    return list_laws()
 
 
 def _typecheck(arguments: argparse.Namespace) -> int:

@@ -6,13 +6,14 @@ from kvproto._bad_input import BadInput
 
 from .bench import Bench
 from .broken import LawBroken
-from .check import check_pool
+from .check import LAWS_VERSION, check_pool
 from .factory import Factory, load_factory
 from .law import LAWS, Law, law
-from .report import Finding, LawResult, Report
+from .report import Finding, LawResult, Report, Subject
 
 __all__ = [
     "LAWS",
+    "LAWS_VERSION",
     "BadInput",
     "Bench",
     "Factory",
@@ -21,6 +22,7 @@ __all__ = [
     "LawBroken",
     "LawResult",
     "Report",
+    "Subject",
     "check_pool",
     "law",
     "load_factory",

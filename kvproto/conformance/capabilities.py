@@ -15,6 +15,7 @@ from kvproto.protocols._members import members_of
 __all__ = [
     "POOL_CAPABILITIES",
     "CapabilityVerdict",
+    "advertised_methods",
     "capability_named",
     "half_offered",
     "verdicts",
@@ -116,6 +117,11 @@ def half_offered(pool: object) -> list[type]:
 
 def _methods(protocol: type) -> Sequence[str]:
     return [m.name for m in members_of(protocol) if m.kind == "method"]
+
+
+def advertised_methods(pool: object) -> list[str]:
+    """Methods of the capabilities the pool has, in alphabetical order."""
+    return sorted({m for c in POOL_CAPABILITIES if supports(pool, c) for m in _methods(c)})
 
 
 def _opted_out(pool: object, protocol: type) -> bool:

@@ -1,28 +1,29 @@
-"""Run the laws on what a factory builds."""
+"""The kit as one function: a factory in, a report out."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable, Iterable, Sequence
-
-import torch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from kvproto._bad_input import BadInput
-from kvproto.protocols import DeclaresRegions, Declined, KVPool, supports
+from kvproto.protocols import Declined, KVPool, supports
 
 from . import laws as _registered
-from .bench import Bench
-from .broken import LawBroken
+from .benches import bench_for
 from .capabilities import capability_named, verdicts
+from .declarations import declaration_results
+from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
 from .law import LAWS, Law, laws_named
-from .report import Finding, LawResult, Report
+from .report import LawResult, Report, Subject
+from .runner import Built, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
-__all__ = ["check_pool"]
+__all__ = ["LAWS_VERSION", "check_pool"]
 
-Progress = Callable[[str], None]
+LAWS_VERSION = "1.0"
+"""The newest version of the laws; what a vendor pins unless it says otherwise."""
 
 
 def check_pool(
@@ -31,37 +32,56 @@ def check_pool(
     laws: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
     specs: Sequence[str] | None = None,
+    claims: Iterable[str] | None = None,
+    cannot: Mapping[str, str] | None = None,
+    expected: Mapping[str, Any] | None = None,
+    laws_version: str = LAWS_VERSION,
+    seed: int = 0,
     target: str = "",
-    progress: Progress = lambda _line: None,
+    progress: Progress = lambda _done, _total, _name: None,
 ) -> Report:
-    """Build a pool for every spec the factory serves and hold each to every law that binds it.
+    """Build a subject for every spec the factory serves and hold each to every law that binds it.
 
     `laws` (ids or families), `capabilities` (protocol names) and `specs` (names) narrow the
-    run; None is all. Every law gets a fresh pool. `progress` is told each spec's name.
+    run; None is all. `claims` names the capabilities the vendor says its pools have, `cannot`
+    those it says they lack, with reasons; where `claims` is given, detection must agree with it
+    both ways. `expected` maps a law's id to the reason why it is known to fail, or to a mapping
+    of `reason` and `until`. Laws newer than `laws_version` are advisory. `seed` is that of the
+    laws' random choices.
 
-    :raises BadInput: for a name that does not exist, and when no pool can be had from the
-        factory, or none on the CPU.
+    :raises BadInput: for a name that does not exist, an expectation that cannot be met, and
+        when nothing can be had from the factory, or nothing on the CPU.
     """
-    chosen = _narrowed(
-        list(LAWS.values()) if laws is None else laws_named(list(laws)), capabilities
-    )
+    said, known = claims_of(claims, cannot), expected_failures(expected)
+    pinned = _pinned(laws_version)
+    named = list(LAWS.values()) if laws is None else laws_named(list(laws))
+    chosen = _narrowed(named, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
-    served, declined = _ask(factory, asked)
-    _require_cpu(served[0][1], served[0][0])
-    results: list[LawResult] = []
-    for spec, pool in served:
-        progress(spec.name)
-        results += _run_spec(factory, spec, pool, chosen)
-    first = served[0][1]
+    built, declined = _ask(factory, asked)
+    subjects = _subjects(built)
+    results = run_laws(factory, built, chosen, seed, progress)
+    results += declaration_results(chosen, subjects, said, seed)
+    results = apply_expectations([_aged(r, pinned) for r in results], known)
     return Report(
         target=target or _name_of(factory),
-        pool=type(first).__qualname__,
-        oracle="declared regions" if supports(first, DeclaresRegions) else "read doors",
-        served=tuple(spec.name for spec, _ in served),
-        capabilities=tuple(verdicts(first)),
+        laws_version=laws_version,
+        subjects=subjects,
         results=tuple(results),
         declined=tuple(declined),
     )
+
+
+def _pinned(version: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise BadInput(f"laws version '{version}': write it like {LAWS_VERSION}") from None
+
+
+def _aged(result: LawResult, pinned: tuple[int, ...]) -> LawResult:
+    if result.status == "failed" and result.rule.version > pinned:
+        return replace(result, status="advisory", note=f"new in {result.rule.since}")
+    return result
 
 
 def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law]:
@@ -71,80 +91,49 @@ def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law
     return [law for law in chosen if wanted & set(law.capabilities)]
 
 
-def _ask(
-    factory: Factory, specs: Iterable[Spec]
-) -> tuple[list[tuple[Spec, KVPool]], list[tuple[str, str]]]:
-    served: list[tuple[Spec, KVPool]] = []
+def _ask(factory: Factory, specs: Iterable[Spec]) -> tuple[list[Built], list[tuple[str, str]]]:
+    built: list[Built] = []
     declined: list[tuple[str, str]] = []
     for spec in specs:
         answer = build(factory, spec.request)
         if isinstance(answer, Declined):
             declined.append((spec.name, answer.reason))
         else:
-            served.append((spec, answer))
-    if not served:
+            _require_cpu(answer, spec)
+            built.append(Built(spec, answer))
+    if not built:
         reasons = "; ".join(sorted({reason for _, reason in declined}))
         raise BadInput(f"the factory declined every request, so no law ran: {reasons}")
-    return served, declined
+    return built, declined
 
 
-def _require_cpu(pool: KVPool, spec: Spec) -> None:
-    if not spec.request.layer_num or not supports(pool, KVPool):
+def _require_cpu(pool: object, spec: Spec) -> None:
+    if not supports(pool, KVPool):
         return
     try:
         where = pool.get_key_buffer(spec.request.start_layer).device
     except Exception:  # a door that fails is what the laws will find, not the input's fault
         return
-    if where.type != torch.device("cpu").type:
+    if where.type != "cpu":
         raise BadInput(
             f"the pool's buffers are on {where}, the request said device='cpu': the kit reads "
             "bytes in this process; build the pool on request.device"
         )
 
 
-def _run_spec(factory: Factory, spec: Spec, pool: KVPool, laws: Iterable[Law]) -> list[LawResult]:
-    results: list[LawResult] = []
-    failed: set[str] = set()
-    for law in laws:
-        if not law.applies(spec.request) or not all(supports(pool, c) for c in law.capabilities):
-            continue
-        blocker = next((need for need in law.needs if need in failed), "")
-        if blocker:
-            results.append(LawResult(law, spec.name, "blocked", blocked_by=blocker))
-            continue
-        result = _run(factory, spec, law)
-        if result.status == "failed":
-            failed.add(law.id)
-        results.append(result)
-    return results
-
-
-def _run(factory: Factory, spec: Spec, law: Law) -> LawResult:
-    pool = build(factory, spec.request)
-    if isinstance(pool, Declined):
-        raise BadInput(f"the factory served {spec.name} once and then declined: {pool.reason}")
-    try:
-        law.run(Bench(spec.request, pool))
-    except LawBroken as broken:
-        return LawResult(
-            law, spec.name, "failed", Finding(broken.call, broken.expected, broken.got)
+def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
+    by_name: dict[str, list[Built]] = {}
+    for each in built:
+        by_name.setdefault(each.name, []).append(each)
+    return tuple(
+        Subject(
+            name,
+            tuple(each.spec.name for each in group),
+            bench_for(group[0].spec.request, group[0].subject).by_fallback,
+            tuple(verdicts(group[0].subject)),
         )
-    except Exception as error:  # whatever a pool raises where the law allows nothing is a finding
-        return LawResult(law, spec.name, "failed", _unexpected(law, error))
-    return LawResult(law, spec.name, "passed")
-
-
-def _unexpected(law: Law, error: Exception) -> Finding:
-    """Blame the first frame outside the kit: the pool's member that was called."""
-    call, where = law.claim, ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if os.path.dirname(__file__) in frame.filename:
-            call, where = law.claim, ""
-        else:
-            call = f"{frame.name}(...)" if not where else call
-            where = f" ({os.path.basename(frame.filename)}:{frame.lineno} in {frame.name})"
-    text = str(error).strip().split("\n", 1)[0]
-    return Finding(call, "no exception", f"{type(error).__name__}: {text}{where}")
+        for name, group in by_name.items()
+    )
 
 
 def _name_of(factory: Factory) -> str:

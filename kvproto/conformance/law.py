@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Literal, get_type_hints
 
 from kvproto._bad_input import BadInput
-from kvproto.protocols import LeafRequest
+from kvproto.protocols import KVLeaf, KVPool, SlotAllocator
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
-__all__ = ["LAWS", "Law", "any_request", "has_layers", "law", "laws_named"]
+__all__ = ["LAWS", "Law", "Level", "any_request", "has_layers", "law", "laws_named"]
+
+Level = Literal["core", "extended"]
+
+_CORE = {KVPool, KVLeaf, SlotAllocator}
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """`run` takes a fresh pool on a bench and returns, or raises `LawBroken` (`broken.py`).
+    """`run` takes a fresh subject on a bench and returns, or raises `LawBroken` (`broken.py`).
 
-    The law binds every pool that has all `capabilities`, for the requests `applies` accepts.
-    `claim` says what holds, `check` where to look when it does not, `since` the version of the
-    kit that brought it. Where a law named in `needs` failed, this one would fail for the same
-    cause: it is then reported as blocked.
+    The law binds every subject on a bench of class `bench` that has all `capabilities`, for the
+    requests `applies` accepts. `claim` says what holds, `check` where to look when it does not,
+    `since` the version of the kit that brought it. Where a law named in `needs` failed, this
+    one would fail for the same cause: it is then reported as blocked. A `hazardous` law makes
+    calls that a wrong kernel answers by writing outside its buffers: it runs in a child process.
     """
 
     id: str
@@ -30,23 +34,40 @@ class Law:
     claim: str
     check: str
     since: str
-    applies: Callable[[LeafRequest], bool]
+    applies: Callable[[Any], bool]
     needs: tuple[str, ...]
-    run: Callable[[Bench], None]
+    hazardous: bool
+    bench: type[Bench]
+    run: Callable[[Any], None]
+
+    @property
+    def family(self) -> str:
+        """The part of the id before the dot."""
+        return self.id.split(".", 1)[0]
+
+    @property
+    def level(self) -> Level:
+        """Core laws bind every pool or allocator; extended ones those with a further capability."""
+        return "core" if set(self.capabilities) <= _CORE else "extended"
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """`since` as numbers, to compare with the version a vendor pins."""
+        return tuple(int(part) for part in self.since.split("."))
 
 
 LAWS: dict[str, Law] = {}
 """Every law by id, in the order of their modules and lines."""
 
 
-def any_request(_request: LeafRequest, /) -> bool:
+def any_request(_request: object, /) -> bool:
     """For laws that bind whatever was asked for."""
     return True
 
 
-def has_layers(request: LeafRequest, /) -> bool:
+def has_layers(request: Any, /) -> bool:
     """For laws that need a layer to write to."""
-    return request.layer_num > 0
+    return bool(request.layer_num > 0)
 
 
 def law(
@@ -54,19 +75,34 @@ def law(
     *capabilities: type,
     check: str,
     since: str = "1.0",
-    applies: Callable[[LeafRequest], bool] = any_request,
+    applies: Callable[[Any], bool] = any_request,
     needs: tuple[str, ...] = (),
-) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    hazardous: bool = False,
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Register a function as a law; its docstring's first line is the claim.
+
+    The annotation of its parameter is the bench it runs on.
 
     :raises ValueError: for an id that is taken or a function that claims nothing.
     """
 
-    def register(run: Callable[[Bench], None]) -> Callable[[Bench], None]:
+    def register(run: Callable[[Any], None]) -> Callable[[Any], None]:
         claim = (run.__doc__ or "").strip().split("\n", 1)[0]
         if not claim or law_id in LAWS:
             raise ValueError(f"law {law_id}: {'id is taken' if claim else 'has no docstring'}")
-        LAWS[law_id] = Law(law_id, capabilities, claim, check, since, applies, needs, run)
+        bench = next(iter(get_type_hints(run).values()))
+        LAWS[law_id] = Law(
+            id=law_id,
+            capabilities=capabilities,
+            claim=claim,
+            check=check,
+            since=since,
+            applies=applies,
+            needs=needs,
+            hazardous=hazardous,
+            bench=bench,
+            run=run,
+        )
         return run
 
     return register
@@ -79,9 +115,9 @@ def laws_named(ids: list[str]) -> list[Law]:
     """
     chosen: dict[str, Law] = {}
     for wanted in ids:
-        found = {k: v for k, v in LAWS.items() if wanted in (k, k.split(".", 1)[0])}
+        found = {k: v for k, v in LAWS.items() if wanted in (k, v.family)}
         if not found:
-            families = sorted({k.split(".", 1)[0] for k in LAWS})
+            families = sorted({v.family for v in LAWS.values()})
             raise BadInput(
                 f"no law or family '{wanted}'; families: {', '.join(families)}; "
                 "`kvproto laws` lists every law"

@@ -1,6 +1,7 @@
-"""The kit as a pytest fixture; loaded by pytest in every environment that has kvproto installed.
+"""The kit in pytest; loaded in every environment that has kvproto installed.
 
-Nothing heavy is imported before a test asks for the fixture.
+Nothing heavy is imported before a test asks for it, and no fixture, option or marker of ours
+gets into a vendor's tests unless it is named.
 """
 
 from __future__ import annotations

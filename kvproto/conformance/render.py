@@ -8,48 +8,79 @@ from rich.text import Text
 
 from .capabilities import CapabilityVerdict
 from .law import LAWS
-from .report import LawResult, Report
+from .profiles import profile_verdicts
+from .report import LawResult, Report, Subject
+from .worst import worst_status
 
 __all__ = ["print_report"]
 
-_MARK = {"passed": "✓", "failed": "✗", "blocked": "-", "yes": "✓", "no": "·", "half": "✗"}
-_STYLE = {"✓": "green", "✗": "bold red", "-": "yellow", "·": "dim"}
+_MARK = {
+    "passed": "✓",
+    "passed-by-fallback": "✓",
+    "failed": "✗",
+    "unexpected": "✗",
+    "expected": "e",
+    "advisory": "a",
+    "blocked": "-",
+    "yes": "✓",
+    "no": "✗",
+    "half": "✗",
+    "not asked": "·",
+}
+_STYLE = {"✓": "green", "✗": "bold red", "e": "yellow", "a": "yellow", "-": "yellow", "·": "dim"}
 
 
 def print_report(report: Report, console: Console, *, asked: frozenset[str] = frozenset()) -> None:
-    """Print what was run, the verdict per capability, the laws, each failure, the last line.
+    """Print each subject's verdicts and laws, then every failure, then the last line.
 
     `asked` names the only capabilities to show, explained member by member where absent.
     """
     console.print(Text(f"kvproto check {report.target}", style="bold"))
-    console.print(
-        f"pool {report.pool}; {_count(len(report.served), 'geometry', 'geometries')} served, "
-        f"{len(report.declined)} declined; bytes read through {report.oracle}",
-        highlight=False,
-    )
-    console.print(_capabilities(report, asked))
-    lacks = [c.name for c in report.capabilities if c.state == "no"]
-    if lacks and not asked:
-        console.print(Text(f"not offered: {', '.join(lacks)}", style="dim"))
-    if report.results:
-        console.print(_laws(report))
-    for results in report.by_law().values():
-        failed = [result for result in results if result.status == "failed"]
-        if failed:
-            _print_failure(report, failed, len(results), console)
+    for subject in report.subjects:
+        _print_subject(report, subject, console, asked)
+    if claims := report.by_law("claims"):
+        console.print(_laws(claims))
+    for subject_name in dict.fromkeys(r.subject for r in report.results):
+        for results in report.by_law(subject_name).values():
+            shown = [r for r in results if r.finding is not None or r.status == "unexpected"]
+            if shown:
+                _print_failure(report, shown, len(results), console)
     console.print(_last_line(report))
 
 
-def _capabilities(report: Report, asked: frozenset[str]) -> Table:
-    table = Table("", "capability", "verdict", box=None, pad_edge=False, title_justify="left")
-    for verdict in report.capabilities:
+def _print_subject(
+    report: Report, subject: Subject, console: Console, asked: frozenset[str]
+) -> None:
+    read = "; bytes read through read doors" if subject.by_fallback else ""
+    console.print(
+        f"\n[bold]{subject.name}[/bold]; {_count(len(subject.specs), 'geometry', 'geometries')} "
+        f"served, {len(report.declined)} declined{read}",
+        highlight=False,
+    )
+    console.print(_capabilities(report, subject, asked))
+    lacks = [c.name for c in subject.capabilities if c.state == "no"]
+    if lacks and not asked:
+        console.print(Text(f"not offered: {', '.join(lacks)}", style="dim"))
+    results = report.by_law(subject.name)
+    if not results:
+        return
+    console.print(_laws(results))
+    for verdict in profile_verdicts(report, subject):
+        line = Text("  ").append(_mark(verdict.answer)).append(f" {verdict.profile}")
+        console.print(line.append(f": {verdict.lacks}" if verdict.lacks else "", style="dim"))
+
+
+def _capabilities(report: Report, subject: Subject, asked: frozenset[str]) -> Table:
+    table = Table("", "capability", "verdict", box=None, pad_edge=False)
+    for verdict in subject.capabilities:
         if (verdict.name not in asked) if asked else (verdict.state == "no"):
             continue
-        table.add_row(_mark(verdict.state), verdict.name, Text(_judged(report, verdict)))
+        judged = Text(_judged(report, subject, verdict))
+        table.add_row(_mark(verdict.state), verdict.name, judged)
     return table
 
 
-def _judged(report: Report, verdict: CapabilityVerdict) -> str:
+def _judged(report: Report, subject: Subject, verdict: CapabilityVerdict) -> str:
     if verdict.state != "yes":
         half = "half offered" if verdict.state == "half" else "not offered"
         return f"{half}: {'; '.join(verdict.reasons)}"
@@ -58,60 +89,64 @@ def _judged(report: Report, verdict: CapabilityVerdict) -> str:
         for law, rule in LAWS.items()
         if verdict.name in {capability.__name__ for capability in rule.capabilities}
     }
-    results = [r for r in report.results if r.law in bound]
-    broken = sorted({r.law for r in results if r.status == "failed"})
+    results = {k: v for k, v in report.by_law(subject.name).items() if k in bound}
+    broken = [k for k, v in results.items() if worst_status(v) in ("failed", "unexpected")]
     if broken:
         return f"detected; breaks {', '.join(broken)}"
-    if any(r.status == "blocked" for r in results):
+    if any(worst_status(v) == "blocked" for v in results.values()):
         return "detected; not judged, its laws were blocked"
-    ran = len({r.law for r in results})
-    return f"detected; {_count(ran, 'law')} kept" if ran else "detected; no law in this run"
+    return f"detected; {_count(len(results), 'law')} kept" if results else "detected; no law here"
 
 
-def _laws(report: Report) -> Table:
-    table = Table("", "law", "geometries", "claim", box=None, pad_edge=False)
-    for law, results in report.by_law().items():
-        passed = sum(r.status == "passed" for r in results)
-        worst = next(
-            (s for s in ("failed", "blocked") if any(r.status == s for r in results)), "passed"
-        )
-        table.add_row(_mark(worst), law, f"{passed}/{len(results)}", Text(results[0].rule.claim))
+def _laws(results: dict[str, list[LawResult]]) -> Table:
+    table = Table("", "law", "kept in", "claim", box=None, pad_edge=False)
+    for law, each in results.items():
+        passed = sum(r.status in ("passed", "passed-by-fallback") for r in each)
+        kept = f"{passed} of {len(each)}"
+        table.add_row(_mark(worst_status(each)), law, kept, Text(each[0].rule.claim))
     return table
 
 
 def _print_failure(report: Report, failed: list[LawResult], tried: int, console: Console) -> None:
     first = failed[0]
-    if first.finding is None:
-        return
+    more = f", and {len(failed) - 1} more of {tried} geometries" if len(failed) > 1 else ""
+    found = first.finding
     lines = {
         "claim": first.rule.claim,
-        "where": f"{first.spec}, and {len(failed) - 1} more of {tried} geometries"
-        if len(failed) > 1
-        else first.spec,
-        "call": first.finding.call,
-        "expected": first.finding.expected,
-        "got": first.finding.got,
+        "where": f"{first.subject}, {first.spec}{more}",
+        "call": found.call if found else "",
+        "expected": found.expected if found else "",
+        "got": found.got if found else "",
+        "note": first.note,
         "check": first.rule.check,
-        "again": f"kvproto check {report.target} --law {first.law} --spec {first.spec}",
     }
-    console.print()
-    console.print(Text(f"✗ {first.law}", style="bold red"))
+    mark = _mark(first.status)
+    console.print(Text("\n").append(mark).append(f" {first.law}", style=mark.style))
     grid = Table.grid(padding=(0, 2))
     for name, text in lines.items():
-        grid.add_row(Text(f"  {name}", style="dim"), Text(text, overflow="fold"))
+        if text:
+            grid.add_row(Text(f"  {name:8}", style="dim"), Text(text, overflow="fold"))
     console.print(grid)
+    again = f"kvproto repro {first.law} --seed {first.seed} --spec {first.spec} {report.target}"
+    # Not folded: it is there to be copied.
+    console.print(Text("  again     ", style="dim").append(again, style="default"), soft_wrap=True)
 
 
 def _last_line(report: Report) -> Text:
-    broken = {result.law for result in report.failures}
-    blocked = {r.law for r in report.results if r.status == "blocked"} - broken
-    ran = len(report.by_law())
     if not report.results:
         return Text("\nno law ran: nothing was proven", style="bold red")
+    by_status = {law: worst_status(results) for law, results in report.by_law().items()}
+    ran = _count(len(by_status), "law")
+    broken = [law for law, s in by_status.items() if s in ("failed", "unexpected")]
+    rest = [
+        f"{count} {word}"
+        for word, status in (("blocked", "blocked"), ("expected", "expected"), ("advisory",) * 2)
+        if (count := sum(s == status for s in by_status.values()))
+    ]
+    note = f", {', '.join(rest)}" if rest else ""
     if broken:
-        note = f", {len(blocked)} blocked" if blocked else ""
-        return Text(f"\n{len(broken)} of {_count(ran, 'law')} broken{note}", style="bold red")
-    return Text(f"\nall {_count(ran, 'law')} kept", style="bold green")
+        return Text(f"\n{len(broken)} of {ran} broken{note}", style="bold red")
+    return Text(f"\nall {ran} kept{note and ' or known'}{note}", style="bold green")
 
 
 def _mark(state: str) -> Text:

@@ -7,11 +7,17 @@ from typing import Literal
 
 from .capabilities import CapabilityVerdict
 from .law import LAWS, Law
-from .oracle import OracleSource
 
-__all__ = ["Finding", "LawResult", "LawStatus", "Report"]
+__all__ = ["Finding", "LawResult", "LawStatus", "Report", "Subject"]
 
-LawStatus = Literal["passed", "failed", "blocked"]
+LawStatus = Literal[
+    "passed", "passed-by-fallback", "failed", "blocked", "expected", "unexpected", "advisory"
+]
+"""`passed-by-fallback`: with bytes read behind the pool's own doors. `expected`: failed as the
+vendor said it would. `unexpected`: passed although it was said to fail. `advisory`: failed, but is
+newer than the version of the laws that the vendor pins. `blocked`: not run."""
+
+_COUNTS_AGAINST: frozenset[LawStatus] = frozenset({"failed", "unexpected"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +31,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """One law on one spec. `finding` is set when it failed, `blocked_by` when it was blocked."""
+    """One law on one spec. `finding` is set unless it passed or was blocked.
+
+    `note` says which law blocked it, or why its failure was expected.
+    """
 
     rule: Law
+    subject: str
     spec: str
+    seed: int
     status: LawStatus
     finding: Finding | None = None
-    blocked_by: str = ""
+    note: str = ""
 
     @property
     def law(self) -> str:
@@ -39,43 +50,67 @@ class LawResult:
         return self.rule.id
 
     @property
+    def counts_against(self) -> bool:
+        """Does this result make the run fail?"""
+        return self.status in _COUNTS_AGAINST
+
+    @property
     def detail(self) -> str:
         """One line of what was found; empty when the law passed."""
         if self.finding is None:
-            return f"blocked by {self.blocked_by}" if self.blocked_by else ""
+            return self.note
         found = self.finding
         return f"{found.call}: expected {found.expected}, got {found.got}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One class that the factory built: what it can do, by detection, and in which geometries."""
+
+    name: str
+    specs: tuple[str, ...]
+    by_fallback: bool
+    capabilities: tuple[CapabilityVerdict, ...]
+
+    def has(self, capability: str) -> bool:
+        """Was the capability detected?"""
+        return any(c.name == capability and c.state == "yes" for c in self.capabilities)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything a run found.
 
-    `target` names the factory, `pool` the class it built; `served` and `declined` are the names
-    of the geometries, the latter with the factory's reasons.
+    `target` names the factory; `declined` are the geometries it did not serve, with its reasons;
+    `laws_version` is what the vendor pins.
     """
 
     target: str
-    pool: str
-    oracle: OracleSource
-    served: tuple[str, ...]
-    capabilities: tuple[CapabilityVerdict, ...]
+    laws_version: str
+    subjects: tuple[Subject, ...]
     results: tuple[LawResult, ...]
     declined: tuple[tuple[str, str], ...]
 
     @property
     def failures(self) -> list[LawResult]:
-        """The results that failed, in the order they were run."""
-        return [r for r in self.results if r.status == "failed"]
+        """The results that make the run fail, in the order they were run."""
+        return [r for r in self.results if r.counts_against]
 
     @property
     def ok(self) -> bool:
-        """Did some law run, and none fail?"""
-        return bool(self.results) and not self.failures
+        """Did some law run, and none fail that was not expected to?"""
+        return any(r.status != "blocked" for r in self.results) and not self.failures
 
-    def by_law(self) -> dict[str, list[LawResult]]:
-        """The results of each law that ran, in the laws' own order."""
+    @property
+    def conformant(self) -> bool:
+        """`ok`, and no failure was merely expected or advisory."""
+        passed = ("passed", "passed-by-fallback")
+        return self.ok and all(r.status in passed for r in self.results)
+
+    def by_law(self, subject: str | None = None) -> dict[str, list[LawResult]]:
+        """The results of each law that ran, in the laws' own order, of one subject or of all."""
         grouped: dict[str, list[LawResult]] = {law: [] for law in LAWS}
         for result in self.results:
-            grouped[result.law].append(result)
+            if subject in (None, result.subject):
+                grouped[result.law].append(result)
         return {law: results for law, results in grouped.items() if results}

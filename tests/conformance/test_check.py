@@ -32,7 +32,7 @@ def test_laws_that_would_fail_for_the_same_cause_are_blocked_not_failed() -> Non
     status = {result.law: result for result in report.results}
     assert status["leaf.layers-owned"].status == "failed"
     assert status["leaf.write-read"].status == "blocked"
-    assert status["leaf.write-read"].blocked_by == "leaf.layers-owned"
+    assert status["leaf.write-read"].note == "blocked by leaf.layers-owned"
 
 
 def test_half_an_offer_is_charged_to_the_capability_it_is_of() -> None:
@@ -71,7 +71,7 @@ def test_an_exception_of_the_pool_is_a_finding_that_says_where() -> None:
 def test_laws_and_capabilities_and_specs_narrow_a_run() -> None:
     report = check_pool(build_reference_leaf, laws=["transfer"], specs=["mha-fp32-page4"])
     assert {r.law.split(".")[0] for r in report.results} == {"transfer"}
-    assert report.served == ("mha-fp32-page4",)
+    assert [subject.specs for subject in report.subjects] == [("mha-fp32-page4",)]
     movable = check_pool(build_reference_leaf, capabilities=["Movable"])
     assert {r.law for r in movable.results} == {"move.overlap", "move.slot-zero", "sync-free.move"}
 
@@ -171,10 +171,10 @@ def test_the_terminal_shows_verdict_failure_and_reproduction(
     assert main(["check", target]) == 1
     shown = capsys.readouterr().out
     for words in (
-        "pool ToyPool; 7 geometries served, 6 declined; bytes read through read doors",
+        "ToyPool; 7 geometries served, 6 declined; bytes read through read doors",
         "half offered: get_cpu_copy: has no parameter 'mamba_indices', which callers pass",
         "✗ transfer.item-len",
-        f"kvproto check {target} --law leaf.layers-owned --spec mha-bf16-page16-stage",
+        f"kvproto repro leaf.layers-owned --seed 0 --spec mha-bf16-page16-stage {target}",
         "laws broken",
     ):
         assert words in shown, shown

@@ -8,8 +8,8 @@ import torch
 
 from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, ScaledWrite
 
-from ..bench import Bench, LayerStub
 from ..broken import LawBroken
+from ..kv_bench import KVBench, LayerStub
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -44,7 +44,7 @@ def is_fp8(request: LeafRequest) -> bool:
     needs=OWNED,
     check="fn and fnuz differ in exponent bias: the same byte is another number",
 )
-def variant(bench: Bench) -> None:
+def variant(bench: KVBench) -> None:
     """1.0 is stored as the byte that means 1.0 in the requested variant."""
     _expect_bytes(bench, 1.0, ONE[bench.request.dtype])
 
@@ -56,7 +56,7 @@ def variant(bench: Bench) -> None:
     needs=OWNED,
     check="clamp to the variant's finite range before the cast; casts differ between platforms",
 )
-def saturates(bench: Bench) -> None:
+def saturates(bench: KVBench) -> None:
     """Values and infinities beyond the largest finite number are stored as it, NaN as NaN."""
     high, low = SATURATED[bench.request.dtype]
     for value in (1e6, float("inf")):
@@ -75,7 +75,7 @@ def saturates(bench: Bench) -> None:
     needs=OWNED,
     check="stored = x / scale; None is 1; a float, a 0-d and a 1-element tensor are the same",
 )
-def scales(bench: Bench) -> None:
+def scales(bench: KVBench) -> None:
     """Rows are divided by their own scale, however it is passed, and the input is left alone."""
     k, v = bench.pair(1)
     k, v = torch.full_like(k, 3.0), torch.full_like(v, 3.0)
@@ -101,7 +101,7 @@ def scales(bench: Bench) -> None:
     needs=OWNED,
     check="validate the scale once, where the layer is bound or in the write door",
 )
-def scales_refused(bench: Bench) -> None:
+def scales_refused(bench: KVBench) -> None:
     """A scale that is zero, negative or NaN raises."""
     k, v = bench.pair(1)
     for scale in (0.0, -1.0, float("nan")):
@@ -110,12 +110,12 @@ def scales_refused(bench: Bench) -> None:
         bench.expect_raises(f"set_kv_buffer(k_scale={scale})", write, ValueError)
 
 
-def _write(bench: Bench, value: float) -> None:
+def _write(bench: KVBench, value: float) -> None:
     k, v = bench.pair(1)
     bench.write(torch.tensor([1]), torch.full_like(k, value), torch.full_like(v, value))
 
 
-def _expect_bytes(bench: Bench, value: float, byte: int) -> None:
+def _expect_bytes(bench: KVBench, value: float, byte: int) -> None:
     _write(bench, value)
     for side in bench.sides:
         raw = bench.oracle.rows(side, bench.layer_ids[0])[1].view(torch.uint8)

@@ -6,7 +6,7 @@ import torch
 
 from kvproto.protocols import HostCopyable, KVPool
 
-from ..bench import Bench
+from ..kv_bench import KVBench
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -19,7 +19,7 @@ from .leaf import OWNED
     needs=OWNED,
     check="copy every buffer that has a row per token, scales included; write all of them back",
 )
-def round_trip(bench: Bench) -> None:
+def round_trip(bench: KVBench) -> None:
     """A copy taken with the callers' keywords and loaded elsewhere restores every layer's rows."""
     written = {i: bench.pair(2, salt=i) for i in bench.layer_ids}
     for layer_id, (k, v) in written.items():

@@ -8,8 +8,8 @@ import torch
 
 from kvproto.protocols import KVLeaf, KVPool, MHALeafRequest
 
-from ..bench import Bench, LayerStub, WriteLoc
 from ..broken import LawBroken
+from ..kv_bench import KVBench, LayerStub, WriteLoc
 from ..law import has_layers, law
 
 OWNED = ("leaf.layers-owned",)
@@ -21,7 +21,7 @@ INDEX_DTYPES = (torch.int32, torch.int64)
     KVPool,
     check="subtract start_layer from the global id before indexing the list of buffers",
 )
-def layers_owned(bench: Bench) -> None:
+def layers_owned(bench: KVBench) -> None:
     """Every owned global layer id answers with a buffer of its own."""
     owned = bench.layer_ids
     pointers: dict[int, int] = {}
@@ -43,7 +43,7 @@ def layers_owned(bench: Bench) -> None:
     KVPool,
     check="compare the id with start_layer and end_layer: buffer[layer_id - start_layer] wraps",
 )
-def layers_foreign(bench: Bench) -> None:
+def layers_foreign(bench: KVBench) -> None:
     """Every layer id that is not owned raises, instead of answering with another layer."""
     owned = bench.layer_ids
     foreign = {0, owned.start - 1, owned.start - len(owned), len(owned) - 1, owned.stop, -1}
@@ -65,7 +65,7 @@ def layers_foreign(bench: Bench) -> None:
     needs=OWNED,
     check="the row a location maps to, in every layer; K and V may have different widths",
 )
-def write_read(bench: Bench) -> None:
+def write_read(bench: KVBench) -> None:
     """A row written to a location is found there, in its layer, and nothing else changes."""
     last = bench.slots - 1
     for layer_id in bench.layer_ids:
@@ -86,7 +86,7 @@ def write_read(bench: Bench) -> None:
     needs=OWNED,
     check="the view the door returns: its dtype, its first row, the layer it belongs to",
 )
-def read_doors(bench: Bench) -> None:
+def read_doors(bench: KVBench) -> None:
     """The read doors show what is stored, in the pool's dtype, and agree with each other."""
     loc = torch.tensor([1, bench.slots - 1])
     k, v = bench.pair(2)
@@ -115,7 +115,7 @@ def read_doors(bench: Bench) -> None:
     needs=OWNED,
     check="mask rows whose location is 0 in every writer; `buffer[loc] = rows` has no such mask",
 )
-def slot_zero(bench: Bench) -> None:
+def slot_zero(bench: KVBench) -> None:
     """The reserved slot stays zero, whatever padded rows aim at it, NaN and infinity included."""
     for dtype in INDEX_DTYPES:
         k, v = bench.pair(4)
@@ -135,9 +135,10 @@ def slot_zero(bench: Bench) -> None:
     KVPool,
     applies=has_layers,
     needs=OWNED,
+    hazardous=True,
     check="drop negative locations before indexing: Python and torch wrap -1 to the last row",
 )
-def negative_loc(bench: Bench) -> None:
+def negative_loc(bench: KVBench) -> None:
     """A negative location means no write: it is dropped and never wraps to the end."""
     k, v = bench.pair(2)
     for locations in ([-1, 2], [-bench.slots, -3], [-212, -1]):
@@ -153,9 +154,10 @@ def negative_loc(bench: Bench) -> None:
     KVPool,
     applies=has_layers,
     needs=OWNED,
+    hazardous=True,
     check="check the largest location before the first row is written",
 )
-def out_of_range(bench: Bench) -> None:
+def out_of_range(bench: KVBench) -> None:
     """On the CPU a location past the last row raises and leaves every row as it was."""
     k, v = bench.pair(2)
     loc = torch.tensor([1, bench.slots])
@@ -172,7 +174,7 @@ def out_of_range(bench: Bench) -> None:
     needs=OWNED,
     check="early return on n == 0; one indexed copy per buffer, not element-wise scatter",
 )
-def empty_and_duplicates(bench: Bench) -> None:
+def empty_and_duplicates(bench: KVBench) -> None:
     """No locations is no change; of rows with the same location one is stored whole."""
     k, v = bench.pair(3)
     bench.write(torch.empty(0, dtype=torch.int64), k[:0], v[:0])
@@ -194,7 +196,7 @@ def empty_and_duplicates(bench: Bench) -> None:
     needs=OWNED,
     check="reshape instead of view; pass strides to the kernel, or make the rows contiguous",
 )
-def strided_input(bench: Bench) -> None:
+def strided_input(bench: KVBench) -> None:
     """Strided, transposed and expanded inputs store the same as contiguous copies of them."""
     n = 4
     k, v = bench.pair(n)
@@ -221,7 +223,7 @@ def strided_input(bench: Bench) -> None:
     needs=OWNED,
     check="divide by the scale out of place: div_ changes the caller's activations",
 )
-def input_unmodified(bench: Bench) -> None:
+def input_unmodified(bench: KVBench) -> None:
     """The caller's tensors are the same after a write, also when they are written twice."""
     k, v = bench.pair(2)
     loc = torch.tensor([1, 2])
@@ -240,7 +242,7 @@ def input_unmodified(bench: Bench) -> None:
     needs=OWNED,
     check="v_head_dim: allocate V with it and compare shapes before the first write",
 )
-def row_width(bench: Bench) -> None:
+def row_width(bench: KVBench) -> None:
     """Keys and values have their own widths; rows of another width raise and change nothing."""
     k, v = bench.pair(2)
     loc = torch.tensor([1, 2])
@@ -259,7 +261,7 @@ def row_width(bench: Bench) -> None:
     KVLeaf,
     check="size without the reserved page; end_layer exclusive; v_head_dim None is head_dim",
 )
-def geometry(bench: Bench) -> None:
+def geometry(bench: KVBench) -> None:
     """A leaf reports the geometry it was asked for, without a layer being named."""
     request = bench.request
     expected = {
@@ -283,7 +285,7 @@ def geometry(bench: Bench) -> None:
     needs=OWNED,
     check="take `.loc` of the object backends pass in place of a tensor",
 )
-def write_location_object(bench: Bench) -> None:
+def write_location_object(bench: KVBench) -> None:
     """A write accepts the object that bundles a batch's locations, and uses its `loc`."""
     k, v = bench.pair(2)
     loc = torch.tensor([2, 1])
@@ -301,7 +303,7 @@ def write_location_object(bench: Bench) -> None:
     needs=OWNED,
     check="wait in every read door, with the layer's index within the stage",
 )
-def layer_transfer_wait(bench: Bench) -> None:
+def layer_transfer_wait(bench: KVBench) -> None:
     """Once a transfer counter is registered, read doors wait for the layer they hand out."""
     waited: list[int] = []
 

@@ -6,7 +6,7 @@ import torch
 
 from kvproto.protocols import KVPool, Movable
 
-from ..bench import Bench
+from ..kv_bench import KVBench
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -19,7 +19,7 @@ from .leaf import OWNED
     needs=OWNED,
     check="gather all sources into a copy before the first target is written",
 )
-def overlap(bench: Bench) -> None:
+def overlap(bench: KVBench) -> None:
     """A move reads all sources before it writes a target, in every layer."""
     k, v = bench.pair(4)
     for tgt, src in (([1, 2, 3], [2, 3, 4]), ([2, 3, 4], [1, 2, 3])):
@@ -39,9 +39,10 @@ def overlap(bench: Bench) -> None:
     KVPool,
     applies=has_layers,
     needs=OWNED,
+    hazardous=True,
     check="targets of 0 and -1 come from slots that have no peer; drop them",
 )
-def slot_zero(bench: Bench) -> None:
+def slot_zero(bench: KVBench) -> None:
     """Moving to the reserved slot or to -1 changes nothing, and neither does an empty move."""
     k, v = bench.pair(2)
     bench.write(torch.tensor([1, 2]), k, v)

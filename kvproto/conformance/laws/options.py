@@ -6,8 +6,8 @@ import torch
 
 from kvproto.protocols import KVPool, LayerOverrideWrite, MHALeafRequest, MHARows
 
-from ..bench import Bench, LayerStub
 from ..broken import LawBroken
+from ..kv_bench import KVBench, LayerStub
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -20,7 +20,7 @@ from .leaf import OWNED
     needs=OWNED,
     check="look at layer_id_override first: composites pass layer=None with it",
 )
-def layer_override(bench: Bench) -> None:
+def layer_override(bench: KVBench) -> None:
     """The override names the layer that is written, whatever the layer object says."""
     k, v = bench.pair(1)
     loc, last = torch.tensor([1]), bench.layer_ids[-1]
@@ -42,7 +42,7 @@ def layer_override(bench: Bench) -> None:
     applies=lambda request: isinstance(request, MHALeafRequest),
     check="v_head_dim None is head_dim; answer without naming a layer, layer 0 may not be there",
 )
-def mha_geometry(bench: Bench) -> None:
+def mha_geometry(bench: KVBench) -> None:
     """Heads and widths are those asked for, keys and values apart, without naming a layer."""
     heads, width = bench.row_shape("key")
     value_width = bench.row_shape("value")[1]

@@ -7,8 +7,8 @@ from typing import cast
 
 from kvproto.protocols import KVLeaf, SizeReporting
 
-from ..bench import Bench
 from ..broken import LawBroken
+from ..kv_bench import KVBench
 from ..law import law
 from ..storage import owned_bytes
 
@@ -19,7 +19,7 @@ from ..storage import owned_bytes
     KVLeaf,
     check="count the reserved page, scales and index rows; use the storage's element size",
 )
-def size_bytes(bench: Bench) -> None:
+def size_bytes(bench: KVBench) -> None:
     """The reported bytes are those allocated: a pair, or one number for latent rows."""
     reported: object = bench.pool.get_kv_size_bytes()
     owned = owned_bytes(bench.pool, bench.slots)

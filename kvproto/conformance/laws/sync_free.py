@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.protocols import KVPool, Movable
 
-from ..bench import Bench
 from ..broken import LawBroken
+from ..kv_bench import KVBench
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -57,7 +57,7 @@ def _has_mask(indices: Any) -> bool:
     needs=OWNED,
     check="mask by where and clamp; buf[loc[loc > 0]] has a shape that depends on the data",
 )
-def write(bench: Bench) -> None:
+def write(bench: KVBench) -> None:
     """A write runs no operation whose shape or control flow depends on the locations."""
     k, v = bench.pair(3)
     loc = torch.tensor([0, 2, -1])
@@ -72,7 +72,7 @@ def write(bench: Bench) -> None:
     needs=OWNED,
     check="as for writes: fixed shapes, no .item(), no boolean index",
 )
-def move(bench: Bench) -> None:
+def move(bench: KVBench) -> None:
     """A move runs no operation whose shape or control flow depends on the locations."""
     tgt, src = torch.tensor([0, 2, -1]), torch.tensor([1, 1, 1])
     _run_traced("move_kv_cache([0, 2, -1], [1, 1, 1])", lambda: bench.pool.move_kv_cache(tgt, src))

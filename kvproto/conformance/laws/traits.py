@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvproto.protocols import DeclaresTraits, LeafRequest, MHALeafRequest, MLALeafRequest
 
-from ..bench import Bench
 from ..broken import LawBroken
+from ..kv_bench import KVBench
 from ..law import law
 
 
@@ -14,7 +14,7 @@ from ..law import law
     DeclaresTraits,
     check="declare what was built for this request, not what the class usually is",
 )
-def request(bench: Bench) -> None:
+def request(bench: KVBench) -> None:
     """The declared kind, scheme and fp8 variant are those of the request."""
     traits = bench.pool.pool_traits
     for name, value in _expected(bench.request).items():

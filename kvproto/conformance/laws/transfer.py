@@ -15,8 +15,8 @@ from kvproto.protocols import (
     buf_infos,
 )
 
-from ..bench import Bench
 from ..broken import LawBroken
+from ..kv_bench import KVBench
 from ..law import has_layers, law
 from ..oracle import peek, poke
 from ..storage import owned_bytes
@@ -28,7 +28,7 @@ from .leaf import OWNED
     Transferable,
     check="one entry per region in each of the three lists; count whole pages",
 )
-def lists(bench: Bench) -> None:
+def lists(bench: KVBench) -> None:
     """Pointers, lengths and item lengths are lists of equal length, each length whole items."""
     infos = bench.pool.get_contiguous_buf_infos()
     sizes = [len(part) for part in infos]
@@ -51,7 +51,7 @@ def lists(bench: Bench) -> None:
     needs=OWNED,
     check="item_len is bytes per PAGE: multiply a token's bytes by page_size, once",
 )
-def item_len(bench: Bench) -> None:
+def item_len(bench: KVBench) -> None:
     """The item length is the bytes of one page: copying one item copies one page and no more."""
     page = bench.request.page_size
     pointers, lengths, items = bench.pool.get_contiguous_buf_infos()
@@ -82,7 +82,7 @@ def item_len(bench: Bench) -> None:
     KVLeaf,
     check="a buffer left out: index keys, scales, a draft's layers",
 )
-def complete(bench: Bench) -> None:
+def complete(bench: KVBench) -> None:
     """Every per-token byte the pool owns is in exactly one exported region."""
     pointers, lengths, _ = bench.pool.get_contiguous_buf_infos()
     spans = sorted(zip(pointers, lengths, strict=True))
@@ -108,7 +108,7 @@ def complete(bench: Bench) -> None:
     applies=lambda r: not has_layers(r),
     check="a pipeline stage may own no layer that keeps KV",
 )
-def no_layers(bench: Bench) -> None:
+def no_layers(bench: KVBench) -> None:
     """A pool without layers exports three empty lists."""
     infos = tuple(list(part) for part in bench.pool.get_contiguous_buf_infos())
     if infos != ([], [], []):
@@ -121,7 +121,7 @@ def no_layers(bench: Bench) -> None:
     LayerIdReporting,
     check="global ids, one for each entry of get_contiguous_buf_infos, in its order",
 )
-def layer_ids(bench: Bench) -> None:
+def layer_ids(bench: KVBench) -> None:
     """Each exported region has one reported layer id, and the ids are those of the stage."""
     ids = bench.pool.get_kv_layer_ids()
     regions = len(bench.pool.get_contiguous_buf_infos()[0])
@@ -139,7 +139,7 @@ def layer_ids(bench: Bench) -> None:
     DeclaresRegions,
     check="derive both from one description",
 )
-def regions(bench: Bench) -> None:
+def regions(bench: KVBench) -> None:
     """The descriptors are those that follow from the declared regions."""
     told = tuple(list(part) for part in bench.pool.get_contiguous_buf_infos())
     declared = buf_infos(bench.pool.buffer_regions())
@@ -147,20 +147,20 @@ def regions(bench: Bench) -> None:
         raise LawBroken("get_contiguous_buf_infos()", expected=str(declared), got=str(told))
 
 
-def _page_bytes(bench: Bench) -> int:
+def _page_bytes(bench: KVBench) -> int:
     widths = [heads * width for heads, width in map(bench.row_shape, bench.sides)]
     request = bench.request
     return sum(widths) * request.dtype.itemsize * request.page_size * request.layer_num
 
 
-def _fill_pages(bench: Bench) -> None:
+def _fill_pages(bench: KVBench) -> None:
     loc = torch.arange(1, bench.slots)
     for layer_id in bench.layer_ids:
         k, v = bench.pair(bench.slots, salt=layer_id)
         bench.write(loc, k[1:], v[1:], layer_id)
 
 
-def _filled(bench: Bench, side: str, layer_id: int) -> torch.Tensor:
+def _filled(bench: KVBench, side: str, layer_id: int) -> torch.Tensor:
     k, v = bench.pair(bench.slots, salt=layer_id)
     rows = (k if side == "key" else v).float()
     rows[0] = 0

@@ -1,4 +1,4 @@
-"""One small fault per law: pools that are right but for it, so that the law is seen to bite."""
+"""Pools of K and V rows, right but for one fault each."""
 
 # pyright: reportIncompatibleMethodOverride=false
 # These pools are wrong on purpose.
@@ -11,27 +11,31 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import move_rows, to_fp8
-from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, PoolTraits
+from kvproto.protocols import MHALeafRequest, PoolTraits
 from kvproto.reference import MHALeaf
 
-__all__ = ["MUTANTS", "factory_of"]
+from .registry import mutant
 
 
+@mutant("declaration.half-offered", serves=MHALeafRequest)
 class HalfOffered(MHALeaf):
     def get_state_dim_per_tensor(self) -> list[int]:
         return []
 
 
+@mutant("leaf.layers-owned", source="sgl-project/sglang#30340", serves=MHALeafRequest)
 class ForgetsStartLayer(MHALeaf):
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
         return self.k_buffer[layer_id]
 
 
+@mutant("leaf.layers-foreign", source="sgl-project/sglang#22605", serves=MHALeafRequest)
 class WrapsBelowStart(MHALeaf):
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
         return self.k_buffer[layer_id - self.start_layer].view(self.dtype)
 
 
+@mutant("leaf.write-read", serves=MHALeafRequest)
 class SwapsRows(MHALeaf):
     def set_kv_buffer(
         self, layer: Any, loc_info: Any, cache_k: Any, cache_v: Any, *options: Any, **named: Any
@@ -39,6 +43,7 @@ class SwapsRows(MHALeaf):
         super().set_kv_buffer(layer, loc_info, cache_k.flip(0), cache_v, *options, **named)
 
 
+@mutant("leaf.read-doors", serves=MHALeafRequest)
 class SharesReadDoors(MHALeaf):
     def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
         return self.get_key_buffer(layer_id), self.get_key_buffer(layer_id)
@@ -62,10 +67,12 @@ class _Unguarded(MHALeaf):
         self.v_buffer[local][index] = v
 
 
+@mutant("leaf.slot-zero", source="sgl-project/sglang#36207", serves=MHALeafRequest)
 class WritesSlotZero(_Unguarded):
     pass
 
 
+@mutant("leaf.negative-loc", source="lightseekorg/tokenspeed#709", serves=MHALeafRequest)
 class WrapsNegativeLocations(MHALeaf):
     def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
         loc = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
@@ -73,6 +80,7 @@ class WrapsNegativeLocations(MHALeaf):
         super().set_kv_buffer(layer, wrapped, *rows, **named)
 
 
+@mutant("leaf.out-of-range", source="alibaba/rtp-llm#1256", serves=MHALeafRequest)
 class DropsOutOfRange(MHALeaf):
     def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
         loc = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
@@ -80,6 +88,7 @@ class DropsOutOfRange(MHALeaf):
         super().set_kv_buffer(layer, kept, *rows, **named)
 
 
+@mutant("leaf.empty-and-duplicates", serves=MHALeafRequest)
 class AveragesDuplicates(MHALeaf):
     def set_kv_buffer(
         self, layer: Any, loc_info: Any, cache_k: Any, cache_v: Any, *options: Any, **named: Any
@@ -90,38 +99,45 @@ class AveragesDuplicates(MHALeaf):
         super().set_kv_buffer(layer, loc, cache_k, cache_v, *options, **named)
 
 
+@mutant("leaf.strided-input", source="sgl-project/sglang#38178", serves=MHALeafRequest)
 class ReinterpretsStrides(MHALeaf):
     def _rows(self, given: Tensor, *rest: Any) -> Tensor:
         dense = given if given.is_contiguous() else given.as_strided(given.shape, _dense(given))
         return super()._rows(dense, *rest)
 
 
+@mutant("leaf.input-unmodified", source="sgl-project/sglang#18818", serves=MHALeafRequest)
 class DividesInPlace(MHALeaf):
     def _rows(self, given: Tensor, *rest: Any) -> Tensor:
         return super()._rows(given.mul_(2).div_(4), *rest)
 
 
+@mutant("leaf.row-width", source="sgl-project/sglang#39058", serves=MHALeafRequest)
 class CutsWideRows(MHALeaf):
     def _rows(self, given: Tensor, loc: Tensor, width: int, *rest: Any) -> Tensor:
         return super()._rows(given[..., :width], loc, width, *rest)
 
 
+@mutant("leaf.geometry", source="sgl-project/sglang#25476", serves=MHALeafRequest)
 class InclusiveEndLayer(MHALeaf):
     @property
     def end_layer(self) -> int:
         return super().end_layer - 1
 
 
+@mutant("leaf.write-location-object", serves=MHALeafRequest)
 class WantsATensor(MHALeaf):
     def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
         super().set_kv_buffer(layer, loc_info[:], *rows, **named)
 
 
+@mutant("leaf.layer-transfer-wait", serves=MHALeafRequest)
 class NeverWaits(MHALeaf):
     def register_layer_transfer_counter(self, layer_transfer_counter: Any, /) -> None:
         pass
 
 
+@mutant("sync-free.write", source="sgl-project/sglang#36751", serves=MHALeafRequest)
 class SyncsInWrite(MHALeaf):
     def set_kv_buffer(
         self, layer: Any, loc_info: Any, cache_k: Any, cache_v: Any, *options: Any, **named: Any
@@ -131,46 +147,54 @@ class SyncsInWrite(MHALeaf):
         super().set_kv_buffer(layer, loc[kept], cache_k[kept], cache_v[kept], *options, **named)
 
 
+@mutant("sync-free.move", source="sgl-project/sglang#36751", serves=MHALeafRequest)
 class SyncsInMove(MHALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         if len(tgt_loc) and int(tgt_loc.max()) >= 0:
             super().move_kv_cache(tgt_loc, src_loc)
 
 
+@mutant("transfer.item-len", source="sgl-project/sglang#26490", serves=MHALeafRequest)
 class TokenItems(MHALeaf):
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         pointers, lengths, items = super().get_contiguous_buf_infos()
         return pointers, lengths, [item // self.page_size for item in items]
 
 
+@mutant("transfer.lists", serves=MHALeafRequest)
 class RaggedLists(MHALeaf):
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         pointers, lengths, items = super().get_contiguous_buf_infos()
         return pointers, lengths, items[1:]
 
 
+@mutant("transfer.complete", source="sgl-project/sglang#23539", serves=MHALeafRequest)
 class HidesABuffer(MHALeaf):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.index_rows = torch.zeros(self.size + self.page_size, 4)
 
 
+@mutant("transfer.no-layers", serves=MHALeafRequest)
 class ExportsWithoutLayers(MHALeaf):
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         return super().get_contiguous_buf_infos() if self.layer_num else ([64], [64], [64])
 
 
+@mutant("transfer.layer-ids", source="sgl-project/sglang#36331", serves=MHALeafRequest)
 class LocalLayerIds(MHALeaf):
     def get_kv_layer_ids(self) -> list[int]:
         return [i - self.start_layer for i in super().get_kv_layer_ids()]
 
 
+@mutant("transfer.regions", serves=MHALeafRequest)
 class OtherOrder(MHALeaf):
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         pointers, lengths, items = super().get_contiguous_buf_infos()
         return pointers[::-1], lengths[::-1], items[::-1]
 
 
+@mutant("move.overlap", source="sgl-project/sglang#31215", serves=MHALeafRequest)
 class MovesInOrder(MHALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         for tgt, src in zip(tgt_loc.tolist(), src_loc.tolist(), strict=True):
@@ -178,12 +202,14 @@ class MovesInOrder(MHALeaf):
                 move_rows(buffer, torch.tensor([tgt]), torch.tensor([src]))
 
 
+@mutant("move.slot-zero", source="sgl-project/sglang#31215", serves=MHALeafRequest)
 class MovesToSlotZero(MHALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         for buffer in (*self.k_buffer, *self.v_buffer):
             buffer[tgt_loc.clamp(min=0)] = buffer[src_loc]
 
 
+@mutant("host-copy.round-trip", source="sgl-project/sglang#36121", serves=MHALeafRequest)
 class CopiesKeysOnly(MHALeaf):
     def load_cpu_copy(
         self,
@@ -198,11 +224,13 @@ class CopiesKeysOnly(MHALeaf):
             buffer.copy_(old)
 
 
+@mutant("size.bytes", source="sgl-project/sglang#5161", serves=MHALeafRequest)
 class CountsElements(MHALeaf):
     def get_kv_size_bytes(self) -> tuple[int, int]:
         return sum(b.numel() for b in self.k_buffer), sum(b.numel() - 1 for b in self.v_buffer)
 
 
+@mutant("write.layer-override", serves=MHALeafRequest)
 class IgnoresTheOverride(MHALeaf):
     def set_kv_buffer(
         self,
@@ -218,17 +246,20 @@ class IgnoresTheOverride(MHALeaf):
         super().set_kv_buffer(layer, loc_info, cache_k, cache_v, k_scale, v_scale, override)
 
 
+@mutant("mha.geometry", source="sgl-project/sglang#23173", serves=MHALeafRequest)
 class ReportsKeyWidthForValues(MHALeaf):
     def get_v_head_dim(self) -> int:
         return self.head_dim
 
 
+@mutant("traits.request", serves=MHALeafRequest)
 class ClaimsAnotherKind(MHALeaf):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pool_traits = PoolTraits(kind="mla", layout="latent_rows")
 
 
+@mutant("fp8.variant", source="vllm-project/vllm#45720", serves=MHALeafRequest)
 class OtherVariant(MHALeaf):
     def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Any, name: str) -> Tensor:
         stored = super()._rows(given, loc, width, scale, name)
@@ -238,6 +269,7 @@ class OtherVariant(MHALeaf):
         return stored
 
 
+@mutant("fp8.saturates", source="alibaba/rtp-llm#1256", serves=MHALeafRequest)
 class CastsWithoutClamp(MHALeaf):
     def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Any, name: str) -> Tensor:
         stored = super()._rows(given, loc, width, scale, name)
@@ -246,6 +278,7 @@ class CastsWithoutClamp(MHALeaf):
         return stored
 
 
+@mutant("fp8.scales", source="sgl-project/sglang#26852", serves=MHALeafRequest)
 class OneScaleForBoth(MHALeaf):
     def set_kv_buffer(
         self,
@@ -262,6 +295,7 @@ class OneScaleForBoth(MHALeaf):
         )
 
 
+@mutant("fp8.scales-refused", serves=MHALeafRequest)
 class TakesAnyScale(MHALeaf):
     def set_kv_buffer(
         self,
@@ -281,53 +315,3 @@ class TakesAnyScale(MHALeaf):
 
 def _dense(given: Tensor) -> tuple[int, ...]:
     return torch.empty(given.shape, device="meta").stride()
-
-
-MUTANTS: dict[str, type[MHALeaf]] = {
-    "declaration.half-offered": HalfOffered,
-    "leaf.layers-owned": ForgetsStartLayer,
-    "leaf.layers-foreign": WrapsBelowStart,
-    "leaf.write-read": SwapsRows,
-    "leaf.read-doors": SharesReadDoors,
-    "leaf.slot-zero": WritesSlotZero,
-    "leaf.negative-loc": WrapsNegativeLocations,
-    "leaf.out-of-range": DropsOutOfRange,
-    "leaf.empty-and-duplicates": AveragesDuplicates,
-    "leaf.strided-input": ReinterpretsStrides,
-    "leaf.input-unmodified": DividesInPlace,
-    "leaf.row-width": CutsWideRows,
-    "leaf.geometry": InclusiveEndLayer,
-    "leaf.write-location-object": WantsATensor,
-    "leaf.layer-transfer-wait": NeverWaits,
-    "sync-free.write": SyncsInWrite,
-    "sync-free.move": SyncsInMove,
-    "transfer.lists": RaggedLists,
-    "transfer.item-len": TokenItems,
-    "transfer.complete": HidesABuffer,
-    "transfer.no-layers": ExportsWithoutLayers,
-    "transfer.layer-ids": LocalLayerIds,
-    "transfer.regions": OtherOrder,
-    "move.overlap": MovesInOrder,
-    "move.slot-zero": MovesToSlotZero,
-    "host-copy.round-trip": CopiesKeysOnly,
-    "size.bytes": CountsElements,
-    "write.layer-override": IgnoresTheOverride,
-    "mha.geometry": ReportsKeyWidthForValues,
-    "traits.request": ClaimsAnotherKind,
-    "fp8.variant": OtherVariant,
-    "fp8.saturates": CastsWithoutClamp,
-    "fp8.scales": OneScaleForBoth,
-    "fp8.scales-refused": TakesAnyScale,
-}
-"""The law that must name the fault, and the pool that has it."""
-
-
-def factory_of(cls: type[MHALeaf]) -> Any:
-    """What a vendor of that class would hand to the kit."""
-
-    def build(request: LeafRequest) -> Any:
-        if not isinstance(request, MHALeafRequest):
-            return Declined("K and V rows only")
-        return cls(**request.keywords())
-
-    return build

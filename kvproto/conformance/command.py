@@ -1,0 +1,124 @@
+"""`kvproto check`, `kvproto repro` and `kvproto laws`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from kvproto._bad_input import BadInput
+
+from .check import LAWS_VERSION, check_pool
+from .expectations import load_expected_failures
+from .factory import load_factory
+from .law import LAWS
+from .render import print_report
+from .report import Report
+from .specs import SPECS
+
+__all__ = ["BUILT_IN", "check", "list_laws", "repro"]
+
+BUILT_IN = ("kvproto.reference:build_reference_leaf",)
+"""The factories that `kvproto check` covers when it is given none."""
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Run the laws as asked; the exit status.
+
+    :raises BadInput: for input the kit cannot use.
+    """
+    targets = [arguments.factory] if arguments.factory else BUILT_IN
+    if len(targets) > 1 and (arguments.json or arguments.html):
+        raise BadInput("--json and --html hold one report: name a factory")
+    asked = {
+        "laws": arguments.law,
+        "capabilities": arguments.capability,
+        "specs": arguments.spec,
+        "claims": arguments.claim,
+        "cannot": _reasons(arguments.cannot),
+        "expected": load_expected_failures(arguments.expect) if arguments.expect else None,
+        "laws_version": arguments.laws or LAWS_VERSION,
+        "seed": arguments.seed,
+    }
+    console = Console()
+    status = 0
+    for target in targets:
+        report = _with_progress(target, asked)
+        print_report(report, console, asked=frozenset(arguments.capability or ()))
+        _write(report, arguments.json, arguments.html)
+        status = max(status, 0 if report.ok else 1)
+    return status
+
+
+def repro(law: str, target: str, seed: int, specs: Sequence[str] | None) -> int:
+    """Run one law again; the exit status.
+
+    :raises BadInput: for an unknown law, and for input the kit cannot use.
+    """
+    if law not in LAWS:
+        raise BadInput(f"no law '{law}': `kvproto laws` lists them")
+    report = _with_progress(target, {"laws": [law], "specs": specs, "seed": seed})
+    print_report(report, Console())
+    return 0 if report.ok else 1
+
+
+def list_laws() -> int:
+    """Print every law and geometry."""
+    table = Table("law", "binds", "since", "level", "claim", box=None, pad_edge=False)
+    for law in LAWS.values():
+        binds = ", ".join(c.__name__ for c in law.capabilities) or "every pool"
+        table.add_row(law.id, binds, law.since, law.level, law.claim)
+    console = Console()
+    console.print(table)
+    console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)
+    return 0
+
+
+def _with_progress(target: str, asked: Mapping[str, Any]) -> Report:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(target, total=None)
+
+        def advance(done: int, total: int, name: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{target} {name}")
+
+        return check_pool(load_factory(target), target=target, progress=advance, **asked)
+
+
+def _reasons(given: Sequence[str] | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    reasons: dict[str, str] = {}
+    for entry in given:
+        name, _, reason = entry.partition("=")
+        reasons[name] = reason
+    return reasons
+
+
+def _write(report: Report, json_path: str | None, html_path: str | None) -> None:
+    if json_path:
+        from .report_json import report_json
+
+        _replace(json_path, report_json(report))
+    if html_path:
+        from .report_html import report_html
+
+        _replace(html_path, report_html(report))
+
+
+def _replace(path: str, text: str) -> None:
+    """Write the file whole or not at all."""
+    target = Path(path)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(target)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,80 @@
+"""Run a law in a child process, so that a kernel that writes out of bounds breaks only that."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+import torch
+
+from .broken import LawBroken
+
+__all__ = ["run_in_child"]
+
+T = TypeVar("T")
+
+_CALLS = "the calls of this law, in a process of their own"
+
+
+def run_in_child(action: Callable[[], T], seconds: float = 60.0) -> T:
+    """The action's result, computed in a fork of this process; it must be picklable.
+
+    The action itself may not raise. Where there is no fork it runs here.
+
+    :raises LawBroken: when the child dies, or has not finished in time.
+    """
+    if not hasattr(os, "fork"):
+        return action()
+    reader, writer = os.pipe()
+    child = _fork()
+    if child == 0:
+        _answer(action, writer)
+    os.close(writer)
+    data = _read(reader, time.monotonic() + seconds)
+    os.close(reader)
+    if data is None:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if data is None:
+        raise LawBroken(_CALLS, expected=f"an end within {seconds:g} s", got="none")
+    if status != 0:
+        code = os.waitstatus_to_exitcode(status)
+        got = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        raise LawBroken(_CALLS, expected="the process alive", got=f"killed by {got}")
+    result: T = pickle.loads(data)
+    return result
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of a fork beside threads; the child starts none and uses no lock of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _answer(action: Callable[[], object], writer: int) -> NoReturn:
+    faulthandler.disable()  # the parent tells of a crash, in one line
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, waiting for them hangs
+    with open(writer, "wb") as pipe:
+        pickle.dump(action(), pipe)
+    os._exit(0)
+
+
+def _read(reader: int, deadline: float) -> bytes | None:
+    """Everything up to the end of the pipe, or None when that does not come in time."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(reader, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
