@@ -9,7 +9,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    DSALeafRequest,
+    KVPool,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+)
 
 from .bench import Bench
 from .oracle import Oracle, oracle_for
@@ -68,14 +74,17 @@ class KVBench(Bench):
     @property
     def sides(self) -> tuple[Side, ...]:
         """What a token has of its own: a latent row is its own value."""
-        return ("key",) if isinstance(self.request, MLALeafRequest) else ("key", "value")
+        return ("key", "value") if isinstance(self.request, MHALeafRequest) else ("key",)
 
     def row_shape(self, side: Side) -> tuple[int, int]:
         """Heads and width of a row."""
         match self.request:
             case MHALeafRequest(head_num=heads, head_dim=width):
                 return heads, width if side == "key" else self.request.value_head_dim
-            case MLALeafRequest(kv_lora_rank=rank, qk_rope_head_dim=rope):
+            case (
+                MLALeafRequest(kv_lora_rank=rank, qk_rope_head_dim=rope)
+                | DSALeafRequest(kv_lora_rank=rank, qk_rope_head_dim=rope)
+            ):
                 return 1, rank + rope if side == "key" else rank
 
     def rows(self, side: Side, n: int, salt: int = 0) -> Tensor:

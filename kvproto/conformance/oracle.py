@@ -37,12 +37,12 @@ class Oracle:
     """Reads rows of a pool on the CPU; `source` says how independently."""
 
     pool: KVPool
-    regions: tuple[BufferRegion, ...]
+    regions: tuple[BufferRegion, ...] | None
 
     @property
     def source(self) -> OracleSource:
         """Where the bytes are read from."""
-        return "declared regions" if self.regions else "read doors"
+        return "read doors" if self.regions is None else "declared regions"
 
     def rows(self, side: Side, layer_id: int) -> Tensor:
         """A copy of all rows of a layer: `[slots, heads, width]`, in the stored meaning.
@@ -57,7 +57,7 @@ class Oracle:
 
     def _region(self, side: Side, layer_id: int) -> BufferRegion | None:
         names = ("key", "latent") if side == "key" else ("value",)
-        for region in self.regions:
+        for region in self.regions or ():
             if layer_id in region.layer_ids and region.fields[0].name in names:
                 return region
         return None
@@ -87,4 +87,4 @@ def _gather(region: BufferRegion, layer_id: int) -> Tensor:
 
 def oracle_for(pool: KVPool) -> Oracle:
     """The most independent oracle the pool allows."""
-    return Oracle(pool, pool.buffer_regions() if isinstance(pool, DeclaresRegions) else ())
+    return Oracle(pool, pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import DeclaresTraits, LeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    DeclaresTraits,
+    DSALeafRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+)
 
 from ..broken import LawBroken
 from ..kv_bench import KVBench
@@ -33,3 +39,5 @@ def _expected(request: LeafRequest) -> dict[str, str]:
             return facts | {"kind": "mha", "layout": request.layout}
         case MLALeafRequest():
             return facts | {"kind": "mla"}
+        case DSALeafRequest():
+            return facts | {"kind": "dsa"}

@@ -1,24 +1,14 @@
-"""The geometries a pool is tried in: small, odd, and few enough that a run takes seconds."""
+"""Leaves: small, odd geometries, few enough that a run takes seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 
-from kvproto._bad_input import BadInput
-from kvproto.protocols import LeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import MHALeafRequest, MLALeafRequest
 
-__all__ = ["SPECS", "Spec", "spec_named"]
+from .spec import Spec
 
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A named request: the name appears in reports and in `kvproto check --spec`."""
-
-    name: str
-    request: LeafRequest
+__all__ = ["ROW_SPECS"]
 
 
 def _mha(
@@ -60,7 +50,7 @@ def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype) -> Spec:
     return Spec(f"mla-{name}", request)
 
 
-SPECS: Sequence[Spec] = (
+ROW_SPECS: tuple[Spec, ...] = (
     _mha("bf16-page1", 1, range(2), heads=2, pages=13),
     _mha("bf16-page16-stage", 16, range(8, 12), widths=(32, 16)),
     _mha("fp16-page64-wide-v", 64, range(3, 5), heads=2, widths=(16, 32), dtype=torch.float16),
@@ -75,15 +65,4 @@ SPECS: Sequence[Spec] = (
     _mla("bf16-page64-stage", 64, range(8, 11), torch.bfloat16),
     _mla("fp16-page16", 16, range(1, 3), torch.float16),
 )
-"""Every geometry; a factory answers `Declined` to those its pool does not serve."""
-
-
-def spec_named(name: str) -> Spec:
-    """The spec of that name.
-
-    :raises BadInput: naming those there are.
-    """
-    for spec in SPECS:
-        if spec.name == name:
-            return spec
-    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")
+"""Leaves of K and V rows, and of latent rows."""

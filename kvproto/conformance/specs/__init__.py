@@ -1,0 +1,24 @@
+"""The geometries a factory is asked for; it answers `Declined` to those it does not serve."""
+
+from __future__ import annotations
+
+from kvproto._bad_input import BadInput
+
+from .rows import ROW_SPECS
+from .spec import Spec
+
+__all__ = ["SPECS", "Spec", "spec_named"]
+
+SPECS: tuple[Spec, ...] = ROW_SPECS
+"""Every geometry, in the order they are tried."""
+
+
+def spec_named(name: str) -> Spec:
+    """The spec of that name.
+
+    :raises BadInput: naming those there are.
+    """
+    for spec in SPECS:
+        if spec.name == name:
+            return spec
+    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")
