@@ -6,6 +6,7 @@ A rule is asked only when every argument already fits its annotation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -96,12 +97,17 @@ def _kv_buffer(pool: Any, _: Mapping[str, Any], result: Any) -> Iterator[Fault |
     yield geometry.buffer(f"{_RESULT}[1]", result[1], geometry.v_head_dim)
 
 
-def _regions(_: Any, __: Mapping[str, Any], result: Any) -> Iterator[Fault | None]:
+def _regions(
+    _: Any, __: Mapping[str, Any], result: Any, *, places: bool = False
+) -> Iterator[Fault | None]:
+    """`places`: a layer that owns nothing of the kind may keep its place, with lengths of 0."""
     ptrs, lens, item_lens = result
     if not len(ptrs) == len(lens) == len(item_lens):
         got = f"{len(ptrs)}, {len(lens)} and {len(item_lens)}"
         yield Fault(_RESULT, "(ptrs, lens, item_lens) of equal length", got)
     for index, (length, item) in enumerate(zip(lens, item_lens, strict=True)):
+        if places and length == item == 0:
+            continue
         if item < 1 or length < 0 or length % item:
             expected = f"lens[{index}] to be a multiple of item_lens[{index}] > 0"
             yield Fault(_RESULT, expected, f"{length} and {item}")
@@ -125,10 +131,10 @@ RESULT_RULES: Mapping[str, ResultRule] = {
     "KVPool.get_kv_buffer": _kv_buffer,
     "SWACapable.translate_loc_from_full_to_swa": _translated,
     "Transferable.get_contiguous_buf_infos": _regions,
-    "StateTransferable.get_state_buf_infos": _regions,
+    "StateTransferable.get_state_buf_infos": partial(_regions, places=True),
     "StatePool.get_contiguous_buf_infos": _regions,
     "BlockScaled.get_kv_scale_buf_infos": _regions,
-    "KPoolTail.get_compress_tail_buf_infos": _regions,
+    "KPoolTail.get_compress_tail_buf_infos": partial(_regions, places=True),
     "QSAIndexed.get_qsa_pending_state_buf_infos": _regions,
     "RequestRingSWA.get_request_state_buf_infos": _regions,
     "SparseIndexed.get_sparse_kv_buf_infos": _regions,

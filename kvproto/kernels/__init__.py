@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from .clear_slots import clear_slots
+from .copy_slots import copy_slots
 from .fp8 import FP8_DTYPES, to_fp8
+from .gather_index_keys import gather_index_keys
+from .gather_rows import gather_rows
+from .index_page import index_page_bytes
+from .load_index_keys import load_index_keys
+from .load_latent_rows import load_latent_rows
 from .locations import check_locations
+from .move_index_keys import move_index_keys
 from .move_rows import move_rows
+from .pack_latent_rows import pack_latent_rows
+from .packed_latent import LATENT_BLOCK, packed_latent_width
+from .store_index_keys import store_index_keys
+from .store_latent_rows import store_latent_rows
 from .store_rows import store_rows
+from .to_stored import to_stored
+from .unpack_latent_rows import unpack_latent_rows
 
-__all__ = ["FP8_DTYPES", "check_locations", "move_rows", "store_rows", "to_fp8"]
+__all__ = [
+    "FP8_DTYPES",
+    "LATENT_BLOCK",
+    "check_locations",
+    "clear_slots",
+    "copy_slots",
+    "gather_index_keys",
+    "gather_rows",
+    "index_page_bytes",
+    "load_index_keys",
+    "load_latent_rows",
+    "move_index_keys",
+    "move_rows",
+    "pack_latent_rows",
+    "packed_latent_width",
+    "store_index_keys",
+    "store_latent_rows",
+    "store_rows",
+    "to_fp8",
+    "to_stored",
+    "unpack_latent_rows",
+]

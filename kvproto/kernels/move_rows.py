@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from .gather_rows import gather_rows
 from .store_rows import store_rows
 
 __all__ = ["move_rows"]
@@ -16,5 +16,4 @@ def move_rows(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
     Both are `[n]`, int32 or int64, in range. Pairs whose target is 0 or below are dropped; a
     source of 0 or below reads the reserved slot, which is zero.
     """
-    rows = buffer.index_select(0, src_loc.clamp(min=0).to(torch.int64))
-    store_rows(buffer, tgt_loc, rows)
+    store_rows(buffer, tgt_loc, gather_rows(buffer, src_loc))

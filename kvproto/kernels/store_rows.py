@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .row_words import row_words
+
 __all__ = ["store_rows"]
 
 
@@ -15,6 +17,7 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
     and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Of duplicate
     locations one row wins. Fixed-shape: dropped rows are turned into zeros for slot 0.
     """
-    kept = (loc > 0).view(-1, *(1,) * (rows.dim() - 1))
+    into, given = row_words(target, rows)
+    kept = (loc > 0).view(-1, *(1,) * (given.dim() - 1))
     index = loc.clamp(min=0).to(torch.int64)
-    target.index_copy_(0, index, torch.where(kept, rows, torch.zeros_like(rows[:1])))
+    into.index_copy_(0, index, torch.where(kept, given, torch.zeros_like(given[:1])))

@@ -3,8 +3,15 @@
 from ._ask import CapabilityError, adopt, explain, forget, require, supports
 from ._capability import Capability
 from .allocator import SlotAllocator
+from .allocator_requests import RequestPoolRequest, StateSlotsRequest, SWAAllocatorRequest
 from .block_scaled import BlockScaled
 from .composite import Composite
+from .composite_requests import (
+    HybridPoolRequest,
+    PoolRequest,
+    StatePoolRequest,
+    SWAPoolRequest,
+)
 from .compressed import CompressStates, DSV4Compressed
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
@@ -37,6 +44,7 @@ from .requests import (
     AllocatorKind,
     AllocatorRequest,
     Declined,
+    DSALeafRequest,
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -86,6 +94,7 @@ __all__ = [
     "Composite",
     "CompressStates",
     "DCPMaskedWrite",
+    "DSALeafRequest",
     "DSV4Compressed",
     "DeclaresRegions",
     "DeclaresTraits",
@@ -102,6 +111,7 @@ __all__ = [
     "HostCopyable",
     "HostMirrorable",
     "HybridComposite",
+    "HybridPoolRequest",
     "IdSpace",
     "IndexScheme",
     "IndexerCapable",
@@ -131,6 +141,7 @@ __all__ = [
     "PagedAllocator",
     "Platform",
     "PlatformCapabilities",
+    "PoolRequest",
     "PoolTraits",
     "PostCaptureBacked",
     "PrefixValidCommit",
@@ -139,12 +150,15 @@ __all__ = [
     "ReadDoor",
     "Replication",
     "RequestPool",
+    "RequestPoolRequest",
     "RequestRingSWA",
     "Role",
     "RowUnit",
     "SWAAllocator",
+    "SWAAllocatorRequest",
     "SWACapable",
     "SWAComposite",
+    "SWAPoolRequest",
     "ScaledWrite",
     "ShardedAllocator",
     "SizeReporting",
@@ -152,9 +166,11 @@ __all__ = [
     "SparseIndexed",
     "StateIndexSpace",
     "StatePool",
+    "StatePoolRequest",
     "StateRequestPool",
     "StateSliceable",
     "StateSlotAllocator",
+    "StateSlotsRequest",
     "StateTransferable",
     "SwaStorage",
     "Tile",

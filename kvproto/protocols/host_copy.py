@@ -50,7 +50,7 @@ class HostCopyable(Capability, Protocol):
     ) -> None:
         """Restore a copy into as many slots, not necessarily those it was made from.
 
-        Token `i` of the copy goes to `indices[i]`; no other row changes. Complete when it
-        returns.
+        Token `i` of the copy goes to `indices[i]`, unless that is 0 or below: then it is
+        dropped. No other row changes. Complete when it returns.
         """
         ...

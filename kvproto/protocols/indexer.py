@@ -40,13 +40,17 @@ class IndexerCapable(Capability, Protocol):
     def index_k_with_scale_buffer(self) -> Sequence[Tensor]:
         """One uint8 tensor per owned layer, local order: `[pages, bytes of an index page]`.
 
-        A page holds `index_page_size` keys, then their scales. Layers that reuse the choice of
-        an earlier layer own no rows: `[0, ...]`.
+        A page holds `index_page_size` keys, then their scales: 8448 bytes for 64 fp8 keys of 128
+        with a float32 each. Pages have the numbers of the KV pages, the reserved one included.
+        Layers that reuse the choice of an earlier layer keep their place and own no rows:
+        `[0, ...]`.
         """
         ...
 
     def get_index_k_with_scale_buffer(self, layer_id: int) -> Tensor:
-        """The index pages of a layer, as stored; an alias.
+        """The index pages of a layer, as stored; an alias. `[0, ...]` for a layer without keys.
+
+        A read door: it waits for a registered layer transfer, like those of `KVPool`.
 
         :raises ValueError: for a global layer id the pool does not own.
         """
@@ -55,12 +59,16 @@ class IndexerCapable(Capability, Protocol):
     def set_index_k_scale_buffer(
         self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor
     ) -> None:
-        """Store `[n, index_head_dim]` quantized keys and `[n]` float32 scales at `[n]` index slots.
+        """Store `[n, index_head_dim]` quantized keys and float32 scales at `[n]` index slots.
 
-        The index slot of a token slot is `slot // index_kpool`. Key and scale of a slot land in
-        the same page; slot 0 and below are dropped.
+        Scales are `[n]` or `[n, 1]`. The index slot of a token slot is `slot // index_kpool`; key
+        and scale of a slot land in the same page. Slots are int32 or int64, tensors of any
+        strides; `n == 0` is legal. Slot 0 and below are dropped, and of duplicates one key wins
+        with its own scale.
 
-        :raises ValueError: for a global layer id the pool does not own.
+        :raises ValueError: for a global layer id the pool does not own, a layer without keys of
+            its own, and keys or scales of another shape.
+        :raises IndexError: on CPU, for a slot past the last; nothing is written.
         """
         ...
 
@@ -72,13 +80,14 @@ class IndexerCapable(Capability, Protocol):
         seq_len_sum: int,
         max_seq_len: int,
     ) -> tuple[Tensor, Tensor]:
-        """Keys and scales of a batch, gathered, request after request; uint8 both.
+        """Keys and scales of a batch, gathered, request after request; fresh, uint8 both.
 
         Keys are `[seq_len_sum, index_head_dim]`, scales `[seq_len_sum, 4]`, a float32 each.
         `page_indices` is `[requests, pages]` of index pages, its tail past a request's length is
         not read; `seq_len_tensor` `[requests]` counts index keys, and `seq_len_sum` and
-        `max_seq_len` are its sum and maximum, known to the host.
+        `max_seq_len` are its sum and maximum, known to the host. Waits like every read door.
 
-        :raises ValueError: for a global layer id the pool does not own.
+        :raises ValueError: for a global layer id the pool does not own, and for a layer without
+            keys of its own.
         """
         ...

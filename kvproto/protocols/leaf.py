@@ -19,9 +19,10 @@ class KVPool(Capability, Protocol):
     """Can attention write tokens into the pool and read a layer of it, by global layer id?
 
     Leaves and composites alike. A location (`loc`) is a token slot: location `l` is token
-    `l % page_size` of page `l // page_size`. The first page is reserved padding: it stays
-    zero, through every writer, for the life of the pool. Layer ids are the model's own
-    (global); a pool serves the ids it owns and raises for every other.
+    `l % page_size` of page `l // page_size`. Slot 0 is reserved: padded rows aim at it, every
+    writer drops them, and it stays zero for the life of the pool. The rest of page 0 is storage
+    that allocators never hand out and that writers need not guard. Layer ids are the model's
+    own (global); a pool serves the ids it owns and raises for every other.
     """
 
     @property
@@ -60,7 +61,10 @@ class KVPool(Capability, Protocol):
         ...
 
     def get_value_buffer(self, layer_id: int, /) -> Tensor:
-        """All value rows of a layer: `[..., v_head_dim]`; on latent pools a prefix of the key row.
+        """All value rows of a layer: `[..., v_head_dim]`.
+
+        On latent pools the first `kv_lora_rank` elements of each key row, as stored: of packed
+        rows those are quantized elements without their scales.
 
         :raises ValueError: for a global layer id the pool does not own.
         """
@@ -88,6 +92,8 @@ class KVPool(Capability, Protocol):
         space (a window layer of a composite) takes that space's from the object. The tensor is
         `[n]`, int32 or int64, strided or not. `cache_k` is `[n, heads, head_dim]` and
         `cache_v` `[n, heads, v_head_dim]`, of any float dtype and strides; they are not modified.
+        On pools of latent rows `cache_k` is the whole row, `[n, 1, kv_lora_rank +
+        qk_rope_head_dim]`, and `cache_v` is not looked at and may be None.
         Rows aimed at location 0 or below are dropped, duplicates and NaN among them included;
         of other duplicates one row wins whole. `n == 0` is legal. An fp8 pool saturates and
         keeps NaN. Fixed-shape and without a host sync on a device.

@@ -31,7 +31,10 @@ class MLALatent(Capability, Protocol):
 
     @property
     def kv_cache_dim(self) -> int:
-        """Width of a stored row, in elements of the store dtype: both parts, packed scales too."""
+        """Width of a stored row, in elements of the store dtype: both parts, packed scales too.
+
+        512 and 64 are 576 in one dtype, and 656 packed: 512 fp8, 4 float32 scales, 64 bf16.
+        """
         ...
 
     def set_mla_kv_buffer(
@@ -46,8 +49,9 @@ class MLALatent(Capability, Protocol):
 
         `cache_k_nope` is `[n, 1, kv_lora_rank]` or `[n, kv_lora_rank]`, `cache_k_rope` the same
         with `qk_rope_head_dim`, of any float dtype and strides (often slices of one tensor);
-        they are not modified. Locations mean what they do in `KVPool.set_kv_buffer`: those of 0
-        and below are dropped. Packed pools quantize here.
+        they are not modified. What is stored is what `KVPool.set_kv_buffer` stores for the two
+        side by side: latent first, fp8 saturated, packed rows quantized. Locations mean what they
+        do there: those of 0 and below are dropped.
 
         :raises ValueError: for a layer the pool does not own, or parts of another width.
         :raises IndexError: on CPU, for a location past the last row; nothing is written.
@@ -59,10 +63,12 @@ class MLALatent(Capability, Protocol):
     ) -> tuple[Tensor, Tensor]:
         """The rows at `[n]` locations as `([n, 1, kv_lora_rank], [n, 1, qk_rope_head_dim])`.
 
-        Fresh tensors of `dst_dtype`, or of the pool's dtype where that is None, dequantized
-        where the rows are packed. Location 0 gives zeros.
+        Fresh tensors of `dst_dtype`; where that is None of the pool's dtype, and of bfloat16
+        where the rows are packed, which are dequantized either way. A cast to fp8 saturates.
+        Locations of 0 and below give zeros. `n == 0` is legal. Waits like every read door.
 
         :raises ValueError: for a layer the pool does not own.
+        :raises IndexError: on CPU, for a location past the last row.
         """
         ...
 

@@ -24,8 +24,9 @@ class Movable(Capability, Protocol):
         """Copy everything kept for token slot `src_loc[i]` to `tgt_loc[i]`, in every layer.
 
         Both `[n]`, integer; `n == 0` is legal. Scales and index keys go along. As if all sources
-        were read before a target is written: the two may overlap. Targets of 0 and below, and
-        targets without a peer in a window leaf, are dropped. Sources keep their rows.
+        were read before a target is written: the two may overlap. Targets of 0 and below are
+        dropped; in a window leaf so is a pair of which either has no peer. Sources keep their
+        rows.
 
         :raises IndexError: on CPU, for a slot past the last row; nothing is moved.
         """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllocatorKind",
     "AllocatorRequest",
+    "DSALeafRequest",
     "Declined",
     "LeafRequest",
     "MHALeafRequest",
@@ -128,7 +129,62 @@ class MLALeafRequest(_RowsRequest):
         return self._keywords("layout")
 
 
-LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DSALeafRequest(_RowsRequest):
+    """A leaf of latent rows, with a quantised index key and its scale for each token.
+
+    `quant_scheme` is that of the rows: `none`, or `dsa_fp8_packed` for e4m3fn latents with a
+    float32 scale per 128 and bf16 rope. Index keys are e4m3fn either way. `skip_topk_layers` has
+    one flag per layer, True for a layer that reuses the choice of an earlier one and needs no
+    index keys; empty means that every layer has its own.
+
+    :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, and for packed
+        rows of another dtype or a rank that is not whole blocks.
+    """
+
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    index_head_dim: int
+    skip_topk_layers: tuple[bool, ...] = ()
+    layout: Layout = "latent_rows"
+
+    def __post_init__(self) -> None:
+        self._check("kv_lora_rank", "qk_rope_head_dim", "index_head_dim")
+        if self.skip_topk_layers and len(self.skip_topk_layers) != self.layer_num:
+            raise ValueError(
+                f"DSALeafRequest.skip_topk_layers has {len(self.skip_topk_layers)} flags: must be "
+                f"one for each of {self.layer_num} layers, or none at all"
+            )
+        if self.quant_scheme == "dsa_fp8_packed":
+            self._check_packed()
+
+    def _check_packed(self) -> None:
+        if str(self.dtype) != "torch.float8_e4m3fn":
+            raise ValueError(f"DSALeafRequest.dtype={self.dtype}: packed latents are float8_e4m3fn")
+        if self.kv_lora_rank % _SCALED_TOGETHER:
+            raise ValueError(
+                f"DSALeafRequest.kv_lora_rank={self.kv_lora_rank}: packed rows hold whole blocks "
+                f"of {_SCALED_TOGETHER}"
+            )
+
+    @property
+    def kv_cache_dim(self) -> int:
+        """Elements of a stored row: both parts, or the bytes of the packed row."""
+        if self.quant_scheme == "dsa_fp8_packed":
+            scales = self.kv_lora_rank // _SCALED_TOGETHER
+            return self.kv_lora_rank + 4 * scales + 2 * self.qk_rope_head_dim
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        flags = list(self.skip_topk_layers) or None
+        own = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
+        return self._keywords("layout", "skip_topk_layers") | own
+
+
+_SCALED_TOGETHER = 128
+
+LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest | DSALeafRequest
 
 AllocatorKind = Literal["token", "paged"]
 

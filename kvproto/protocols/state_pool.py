@@ -45,13 +45,14 @@ class StatePool(StateSliceable, Protocol):
         ...
 
     def clear_slots(self, indices: Tensor, /) -> None:
-        """Zero every tensor of every layer at `[n]` slots."""
+        """Zero every tensor of every layer at `[n]` slots; negative ones are padding."""
         ...
 
     def copy_from(self, src_indices: Tensor, dst_indices: Tensor, /) -> None:
         """Copy every tensor of slot `src_indices[i]` to `dst_indices[i]`, in every layer.
 
-        The two sets are disjoint, or equal. Sources keep their state.
+        The two sets are disjoint, or equal. Sources keep their state. Targets of 0 and below
+        are dropped.
         """
         ...
 

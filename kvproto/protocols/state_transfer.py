@@ -21,8 +21,10 @@ class StateTransferable(Capability, Protocol):
         """`(ptrs, lens, item_lens)`, one entry per region, in bytes.
 
         Item `i` of a region is the `item_len` bytes at `ptr + i * item_len`; every `len` is a
-        multiple of its `item_len`. No region is also in `get_contiguous_buf_infos`. A stage
-        without state gives three empty lists.
+        multiple of its `item_len`. No byte is also in `get_contiguous_buf_infos`. A stage without
+        state gives three empty lists. Where regions are per layer they are in local order, and a
+        layer without rows (index keys it shares with an earlier layer) keeps its place with a
+        length and an item length of 0, so that peers may pair regions by position.
         """
         ...
 

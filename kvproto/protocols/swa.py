@@ -36,8 +36,9 @@ class SWACapable(Capability, Protocol):
     def translate_loc_from_full_to_swa(self, kv_indices: Tensor, /) -> Tensor:
         """Window locations of full locations; same shape, an integer dtype the pool fixes.
 
-        0, and any location without a peer, gives 0 (the reserved slot). -1 gives -1 or 0, never
-        another slot. Fixed-shape and without a host sync: legal inside a captured graph.
+        0, and any location without a peer, gives 0 (the reserved slot). A negative location
+        gives -1 or 0, never another slot. Fixed-shape and without a host sync: legal inside a
+        captured graph. Not to be called before `register_mapping`, where the pool needs a table.
 
         :raises IndexError: on a CPU table, for locations outside the full space.
         """

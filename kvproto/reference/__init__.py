@@ -3,6 +3,35 @@
 from __future__ import annotations
 
 from .build import build_reference_leaf
+from .build_composite import build_reference_pool
+from .dsa import DSALeaf
+from .hybrid import HybridLinearPool
+from .hybrid_parts import hybrid_pool
 from .mha import MHALeaf
+from .mla import MLALeaf
+from .paged_allocator import PageAllocator
+from .request_pool import ReqToToken
+from .state import RecurrentStatePool
+from .state_slot_allocator import StateSlots
+from .swa import SWAPool
+from .swa_allocator import SWAPairAllocator
+from .swa_parts import swa_pool
+from .token_allocator import TokenAllocator
 
-__all__ = ["MHALeaf", "build_reference_leaf"]
+__all__ = [
+    "DSALeaf",
+    "HybridLinearPool",
+    "MHALeaf",
+    "MLALeaf",
+    "PageAllocator",
+    "RecurrentStatePool",
+    "ReqToToken",
+    "SWAPairAllocator",
+    "SWAPool",
+    "StateSlots",
+    "TokenAllocator",
+    "build_reference_leaf",
+    "build_reference_pool",
+    "hybrid_pool",
+    "swa_pool",
+]

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from kvproto.debug import maybe_validate
-from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
+from typing import overload
 
+from kvproto.debug import maybe_validate
+from kvproto.protocols import (
+    Declined,
+    DSALeafRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+)
+
+from .dsa import DSALeaf
 from .mha import MHALeaf
+from .mla import MLALeaf
 
 __all__ = ["build_reference_leaf"]
 
 
-def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | Declined:
+@overload
+def build_reference_leaf(request: MHALeafRequest, /) -> MHALeaf | Declined: ...
+@overload
+def build_reference_leaf(request: DSALeafRequest, /) -> DSALeaf | Declined: ...
+@overload
+def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaf | Declined: ...
+@overload
+def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Declined: ...
+def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
     With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
@@ -19,23 +37,22 @@ def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | Declined:
     """
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            leaf = MHALeaf(
-                size=request.size,
-                page_size=request.page_size,
-                dtype=request.dtype,
-                head_num=request.head_num,
-                head_dim=request.head_dim,
-                v_head_dim=request.v_head_dim,
-                layer_num=request.layer_num,
-                device=request.device,
-                start_layer=request.start_layer,
-                enable_memory_saver=request.enable_memory_saver,
-            )
-            return maybe_validate(leaf)
+            return maybe_validate(MHALeaf(**request.keywords()))
+        case MLALeafRequest(layout="latent_rows", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(MLALeaf(**request.keywords()))
+        case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
+            return maybe_validate(DSALeaf(**request.keywords()))
         case MHALeafRequest():
-            return Declined(
-                f"no reference MHA leaf with layout={request.layout!r} and "
-                f"quant_scheme={request.quant_scheme!r}; built: 'nhd' with 'none' or 'fp8_scaled'"
-            )
+            built = "'nhd' with 'none' or 'fp8_scaled'"
+            return _declined("MHA", request, built)
         case MLALeafRequest():
-            return Declined("no reference leaf for latent rows (MLA) yet; built: MHA in NHD layout")
+            return _declined("MLA", request, "'latent_rows' with 'none' or 'fp8_scaled'")
+        case DSALeafRequest():
+            return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
+
+
+def _declined(family: str, request: LeafRequest, built: str) -> Declined:
+    return Declined(
+        f"no reference {family} leaf with layout={request.layout!r} and "
+        f"quant_scheme={request.quant_scheme!r}; built: {built}"
+    )

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from kvproto.kernels import store_rows
+from kvproto.kernels import gather_rows, store_rows
 
 __all__ = ["HostRows", "copy_rows_to_host", "load_rows_from_host"]
 
 
 @dataclass(frozen=True, slots=True)
 class HostRows:
-    """`rows[i]` are the stored rows, `[n, ...]` on the CPU, of the pool's i-th buffer."""
+    """`rows[i]` are the stored rows, `[n, ...]` on the CPU, of the pool's i-th buffer.
+
+    `index_keys` are the bytes of keys and scales, per layer that has some.
+    """
 
     rows: tuple[Tensor, ...]
     count: int
+    index_keys: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 def copy_rows_to_host(buffers: Sequence[Tensor], indices: Tensor) -> HostRows:
     """Copy the rows at `indices` (`[n]`, int32 or int64) of every buffer; waits for the device."""
-    index = indices.to(torch.int64)
-    rows = tuple(buffer.index_select(0, index).to("cpu") for buffer in buffers)
+    rows = tuple(gather_rows(buffer, indices).to("cpu") for buffer in buffers)
     return HostRows(rows, indices.shape[0])
 
 

@@ -17,7 +17,16 @@ from typing_extensions import get_protocol_members, is_protocol
 
 import kvproto.protocols
 from kvproto.protocols import adopt, explain
-from tests.interop import advertised, faults, laws, pools
+from tests.interop import (
+    advertised,
+    allocator_faults,
+    allocators,
+    composites,
+    faults,
+    latent,
+    laws,
+    pools,
+)
 
 PROTOCOLS = {
     name: value
@@ -40,6 +49,11 @@ def main() -> None:
         "advertised": _section(advertised.refusals),
         "faults": _section(faults.reproduce),
         "laws": _section(laws.verdicts),
+        "allocators": _section(allocators.comparisons),
+        "allocator breaks": _section(allocator_faults.breaks),
+        "request pools": _section(allocator_faults.requests),
+        "latent": _section(latent.observed),
+        "composites": _section(composites.observed),
     }
     json.dump(answers, sys.stdout)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from kvproto.kernels import check_locations, move_rows, store_rows
+from kvproto.kernels.row_words import row_words
 
 SLOTS = 9
 LOCATIONS = st.lists(st.integers(-3, SLOTS - 1), max_size=12)
@@ -46,6 +47,36 @@ def test_move_reads_all_sources_first(data: st.DataObject, dtype: torch.dtype) -
     move_rows(buffer, torch.tensor(targets, dtype=dtype), torch.tensor(sources, dtype=dtype))
     for slot in range(SLOTS):
         assert torch.equal(buffer[slot], expected.get(slot, before[slot]))
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 6, 8])
+@pytest.mark.parametrize("offset", [0, 1, 4])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32])
+def test_rows_of_any_width_and_place(dtype: torch.dtype, offset: int, width: int) -> None:
+    """Whole aligned words or not, dense or not: the same rows are stored and no other byte."""
+    memory = torch.zeros(offset + SLOTS * width + 3).to(dtype)
+    target = memory[offset : offset + SLOTS * width].view(SLOTS, 1, width)
+    source = torch.arange(1, 4 * 2 * width + 1 + offset).to(dtype)[offset:].view(4, 1, 2 * width)
+    for rows in (
+        source[..., :width],
+        source[..., width:].clone(),
+        source[:1, :, :width].expand(4, -1, -1),
+    ):
+        memory.zero_()
+        store_rows(target, torch.tensor([5, 0, -1, 2]), rows)
+        expected = torch.zeros_like(memory)
+        for i, slot in ((0, 5), (3, 2)):
+            expected[offset + slot * width : offset + (slot + 1) * width] = rows[i, 0]
+        assert torch.equal(memory, expected)
+
+
+def test_wide_rows_are_seen_as_words() -> None:
+    """Otherwise writes are as slow as element by element, and only a benchmark would tell."""
+    target, rows = torch.zeros(9, 2, 8, dtype=torch.bfloat16), torch.ones(3, 2, 8).bfloat16()
+    into, given = row_words(target, rows)
+    assert (into.shape, given.shape) == ((9, 4), (3, 4))
+    assert into.data_ptr() == target.data_ptr()
+    assert row_words(target[..., :3], rows[..., :3])[0].dtype == torch.bfloat16
 
 
 def test_nothing_that_is_dropped_reaches_the_reserved_slot() -> None:

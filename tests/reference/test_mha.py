@@ -21,7 +21,6 @@ from kvproto.protocols import (
     LayerOverrideWrite,
     MHALeafRequest,
     MHARows,
-    MLALeafRequest,
     Movable,
     ScaledWrite,
     SizeReporting,
@@ -199,17 +198,12 @@ def test_a_missing_saver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_requests_are_built_or_declined() -> None:
-    common: dict[str, Any] = {
-        k: v for k, v in GEOMETRY.items() if k not in ("head_num", "head_dim")
-    }
     built = build_reference_leaf(MHALeafRequest(**GEOMETRY, start_layer=5, v_head_dim=2))
     assert isinstance(built, MHALeaf)
     assert (built.start_layer, built.v_head_dim) == (5, 2)
     declined = build_reference_leaf(MHALeafRequest(**GEOMETRY, layout="hnd"))
     assert isinstance(declined, Declined)
     assert "layout='hnd'" in declined.reason
-    mla = MLALeafRequest(**common, kv_lora_rank=8, qk_rope_head_dim=4)
-    assert isinstance(build_reference_leaf(mla), Declined)
 
 
 def test_traces_without_breaking_the_graph() -> None:

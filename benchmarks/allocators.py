@@ -1,0 +1,236 @@
+"""Allocating and freeing, for pools of 1e5 to 1e7 slots, in ratios to sglang's real allocators.
+
+python -m benchmarks.allocators [--rounds N] [--write]
+
+The measurements run in a process of `.interop-venv`, where sglang is; without it only ours are
+measured, against themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from .report import machine_facts, markdown_table, print_table, write_section
+
+__all__ = ["CASES", "main", "measure"]
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = (10**5, 10**6, 10**7)
+PAGED_AT_LEAST = 3.0
+Pair = Callable[[], object]
+
+
+def token_64(allocator: Any) -> Pair:
+    """64 single slots and back."""
+    return lambda: allocator.free(allocator.alloc(64))
+
+
+def paged_free(allocator: Any) -> Pair:
+    """4096 tokens in whole pages, and back as a set."""
+    return lambda: allocator.free(allocator.alloc(4096))
+
+
+def paged_segment(allocator: Any) -> Pair:
+    """4096 tokens in whole pages, and back as a segment."""
+    return lambda: allocator.free_segment(allocator.alloc(4096), start_pos=0)
+
+
+def extend_one(allocator: Any) -> Pair:
+    """A prefill of one request of 4096 tokens, and back."""
+    return _extend(allocator, [0], [4096], [-1])
+
+
+def extend_batch(allocator: Any) -> Pair:
+    """32 requests grow from 100 to 356 tokens each, and what is new goes back."""
+    return _extend(allocator, [96] * 32, [352] * 32, [-1] * 32)
+
+
+def decode_batch(allocator: Any) -> Pair:
+    """256 requests take a token, 16 of them a new page; that page goes back."""
+    seq = torch.arange(1, 257)
+    last = seq + (1 << 20)
+
+    def pair() -> None:
+        given = allocator.alloc_decode(seq, seq, last)
+        allocator.free(given[::16])
+
+    return pair
+
+
+def _extend(allocator: Any, prefix: list[int], seq: list[int], last: list[int]) -> Pair:
+    before, after, where = torch.tensor(prefix), torch.tensor(seq), torch.tensor(last)
+    tokens = sum(seq) - sum(prefix)
+
+    def pair() -> None:
+        allocator.free(allocator.alloc_extend(before, before, after, after, where, tokens))
+
+    return pair
+
+
+CASES: Mapping[str, tuple[int, Callable[[Any], Pair]]] = {
+    "64 tokens, free": (1, token_64),
+    "4096 tokens, free": (16, paged_free),
+    "4096 tokens, free_segment": (16, paged_segment),
+    "alloc_extend 1 x 4096, free": (16, extend_one),
+    "alloc_extend 32 x 256, free": (16, extend_batch),
+    "alloc_decode 256, free 16": (16, decode_batch),
+}
+"""Page size and what is repeated: an allocation and the free of it, so that the state returns."""
+
+
+def measure(rounds: int, with_sglang: bool) -> dict[str, dict[str, list[float]]]:
+    """Case -> allocator and size -> seconds of each round; all sizes and sides are interleaved."""
+    torch.set_num_threads(1)  # Two threads on two busy cores measure the scheduler.
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, (page_size, case) in CASES.items():
+        makers = _makers(page_size, with_sglang)
+        pairs = {
+            f"{side} {size:.0e}": case(make(size // page_size * page_size))
+            for side, make in makers.items()
+            for size in SIZES
+        }
+        found[name] = {label: [] for label in pairs}
+        for label in list(pairs) * rounds:
+            found[name][label].append(_seconds(pairs[label]))
+    return found
+
+
+def _makers(page_size: int, with_sglang: bool) -> dict[str, Callable[[int], Any]]:
+    from kvproto.reference.paged_allocator import PageAllocator
+    from kvproto.reference.token_allocator import TokenAllocator
+
+    def ours(size: int) -> object:
+        if page_size == 1:
+            return TokenAllocator(size, torch.bfloat16, "cpu", None, need_sort=False)
+        return PageAllocator(size, page_size, torch.bfloat16, "cpu", None, need_sort=False)
+
+    if not with_sglang:
+        return {"kvproto": ours}
+    real = import_module("tests.interop.allocators").real_single
+    return {"sglang": lambda size: real(size, page_size), "kvproto": ours}
+
+
+def _seconds(pair: Pair, at_least: float = 0.002) -> float:
+    """Of one repetition, over about two milliseconds."""
+    pair()
+    start = perf_counter()
+    pair()
+    number = max(1, int(at_least / (perf_counter() - start)))
+    start = perf_counter()
+    for _ in range(number):
+        pair()
+    return (perf_counter() - start) / number
+
+
+def main() -> None:
+    """Print the table; with --write also into docs/benchmarks.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=31, help="samples per row")
+    parser.add_argument("--write", action="store_true", help="update docs/benchmarks.md")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        json.dump(measure(options.rounds, with_sglang=True), sys.stdout)
+        return
+    samples = _in_interop_venv(options.rounds) or measure(options.rounds, with_sglang=False)
+    header, rows = _table(samples)
+    print_table(machine_facts(), header, rows)
+    print(_verdict(samples))
+    if options.write:
+        body = [_introduction(options.rounds), markdown_table(header, rows), _verdict(samples)]
+        write_section("allocators", "\n\n".join(body))
+
+
+def _in_interop_venv(rounds: int) -> dict[str, dict[str, list[float]]] | None:
+    """What a process with sglang measures; None, and a line that says so, where there is none."""
+    from tests.interop.report import ENVIRONMENT
+
+    python = ROOT / ".interop-venv" / "bin" / "python"
+    if not python.exists():
+        print("sglang is not installed (make interop-venv): ours is shown alone", file=sys.stderr)
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = os.environ | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch}
+        command = [str(python), "-m", "benchmarks.allocators", "--measure"]
+        done = subprocess.run(
+            [*command, "--rounds", str(rounds)],
+            env={k: v for k, v in environment.items() if k != "TRITON_INTERPRET"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _table(
+    samples: Mapping[str, Mapping[str, list[float]]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    header = ("pool slots", "allocation and free", "page", "us", "times sglang's speed", "of 1e5")
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{size:.0e}".replace("+0", ""),
+            name,
+            str(page_size),
+            f"{median(samples[name][f'kvproto {size:.0e}']) * 1e6:.0f}",
+            "" if (faster := _faster(samples[name], size)) is None else f"{faster:.1f}",
+            f"{_ratio(samples[name], f'kvproto {size:.0e}', f'kvproto {SIZES[0]:.0e}'):.2f}",
+        )
+        for name, (page_size, _) in CASES.items()
+        for size in SIZES
+    ]
+    return header, rows
+
+
+def _faster(samples: Mapping[str, list[float]], size: int) -> float | None:
+    real = f"sglang {size:.0e}"
+    return _ratio(samples, real, f"kvproto {size:.0e}") if real in samples else None
+
+
+def _ratio(samples: Mapping[str, list[float]], of: str, to: str) -> float:
+    return median(a / b for a, b in zip(samples[of], samples[to], strict=True))
+
+
+def _verdict(samples: Mapping[str, Mapping[str, list[float]]]) -> str:
+    """The rows that miss what is demanded, by name."""
+    lines: list[str] = []
+    for name, (page_size, _) in CASES.items():
+        least = PAGED_AT_LEAST if page_size > 1 else 1.0
+        for size in SIZES:
+            faster = _faster(samples[name], size)
+            if faster is not None and faster < least:
+                lines.append(f"{name} at {size:.0e}: {faster:.1f} times, wanted {least:.0f}")
+        growth = _ratio(samples[name], f"kvproto {SIZES[-1]:.0e}", f"kvproto {SIZES[0]:.0e}")
+        if growth > 2:
+            lines.append(f"{name}: 1e7 slots take {growth:.1f} times as long as 1e5, wanted 2")
+    return "\n".join(f"Missed: {line}." for line in lines) or "All as demanded."
+
+
+def _introduction(rounds: int) -> str:
+    return f"""## Allocators
+
+`python -m benchmarks.allocators --rounds {rounds} --write`, on {machine_facts()}.
+
+Each row allocates and frees what it allocated. sglang's allocator runs the same calls in the same
+process, on one thread and its native path; ours also refuses what is not owned, which sglang's
+does not look at. Demanded: at least as fast everywhere, {PAGED_AT_LEAST:.0f} times as fast with
+pages, and within twice its own time from 1e5 to 1e7 slots. Ratios are medians over interleaved
+rounds of one run."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Read the index keys of a batch of requests from their pages."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .load_index_keys import load_index_keys
+
+__all__ = ["gather_index_keys"]
+
+
+def gather_index_keys(
+    pages: Tensor,
+    seq_lens: Tensor,
+    page_indices: Tensor,
+    seq_len_sum: int,
+    index_page_size: int,
+    index_head_dim: int,
+) -> tuple[Tensor, Tensor]:
+    """Keys `[seq_len_sum, index_head_dim]` and scales `[seq_len_sum, 4]`, request after request.
+
+    Request `r` has `seq_lens[r]` keys in the pages `page_indices[r]`; what follows those in
+    its row is not read. `seq_len_sum` is the sum of `seq_lens`, so that shapes are known without
+    the data. A negative page reads as the reserved one's first slot.
+    """
+    ends = seq_lens.to(torch.int64).cumsum(0)
+    token = torch.arange(seq_len_sum, device=pages.device)
+    request = torch.searchsorted(ends, token, right=True)
+    position = token - (ends - seq_lens)[request]
+    column = position.div(index_page_size, rounding_mode="floor")
+    page = page_indices[request, column].to(torch.int64)
+    slot = page * index_page_size + (position - column * index_page_size)
+    return load_index_keys(pages, slot, index_head_dim)

@@ -1,0 +1,18 @@
+"""Copy index keys between slots of the same pages."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .load_index_keys import load_index_keys
+from .store_index_keys import store_index_keys
+
+__all__ = ["move_index_keys"]
+
+
+def move_index_keys(pages: Tensor, tgt_loc: Tensor, src_loc: Tensor, index_head_dim: int) -> None:
+    """Key and scale of slot `src_loc[i]` to slot `tgt_loc[i]`, token by token across pages.
+
+    All sources are read before any target is written. As `move_rows` otherwise.
+    """
+    store_index_keys(pages, tgt_loc, *load_index_keys(pages, src_loc, index_head_dim))

@@ -1,0 +1,74 @@
+"""What a platform is asked to build besides leaves: who owns which slot, row and state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import device
+
+__all__ = ["RequestPoolRequest", "SWAAllocatorRequest", "StateSlotsRequest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SWAAllocatorRequest:
+    """A pair of allocators in step: `size` full slots, and `size_swa` window slots as their peers.
+
+    Both are multiples of `page_size`, their reserved pages not counted.
+
+    :raises ValueError: for sizes below one page, or not of whole pages.
+    """
+
+    size: int
+    size_swa: int
+    page_size: int
+    device: str | device
+    need_sort: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least(self, "page_size", 1)
+        for name in ("size", "size_swa"):
+            _at_least(self, name, self.page_size)
+            if getattr(self, name) % self.page_size:
+                raise ValueError(
+                    f"SWAAllocatorRequest.{name}={getattr(self, name)}: not a multiple of "
+                    f"page_size={self.page_size}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSlotsRequest:
+    """An allocator of `size` state slots, 1 to `size`; slot 0 is reserved."""
+
+    size: int
+    device: str | device
+
+    def __post_init__(self) -> None:
+        _at_least(self, "size", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPoolRequest:
+    """A table of token slots per request: `size` rows in use at once, `max_context_len` wide.
+
+    `pre_alloc_size` rows on top are for requests that do not run yet; row 0 is padding.
+    """
+
+    size: int
+    max_context_len: int
+    device: str | device
+    pre_alloc_size: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(self, "size", 1)
+        _at_least(self, "max_context_len", 1)
+        _at_least(self, "pre_alloc_size", 0)
+
+
+def _at_least(request: Any, name: str, minimum: int) -> None:
+    value: object = getattr(request, name)
+    if not isinstance(value, int) or value < minimum:
+        raise ValueError(
+            f"{type(request).__name__}.{name}={value!r}: must be an integer of at least {minimum}"
+        )

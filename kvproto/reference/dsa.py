@@ -1,0 +1,229 @@
+"""Sparse latent attention: latent rows, and index keys that choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels import (
+    check_locations,
+    gather_index_keys,
+    index_page_bytes,
+    load_index_keys,
+    move_index_keys,
+    store_index_keys,
+)
+from kvproto.protocols import BufferRegion
+
+from .elements import check_geometry
+from .host_rows import HostRows
+from .memory_saver import kv_cache_region
+from .mla import MLALeaf
+from .mla_layout import dsa_traits, index_region
+
+__all__ = ["DSALeaf"]
+
+
+class DSALeaf(MLALeaf):
+    """Latent rows and, per token, a fp8 index key with its float32 scale.
+
+    The constructor takes the keywords in use today. `kv_cache_dim` says which rows: the sum of
+    the parts, which None means, or the packed width (656 for 512 and 64, dtype e4m3fn). Index
+    pages have the pool's page size and the reserved page, all keys first, then all scales: 8448
+    bytes for 64 keys of 128. A layer flagged in `skip_topk_layers` reuses the choice of an earlier
+    one and owns no index pages: its buffer is `[0, ...]`, and its keys cannot be set or gathered.
+    Pooled keys are not built yet: `index_kpool` is 1, and `index_kpool_compress`,
+    `tail_extra_slots` and `max_running_requests`, which only pooling needs, change nothing.
+
+    :raises ValueError: for impossible geometry, before anything is allocated.
+    """
+
+    index_head_dim: int
+    index_page_size: int
+    index_kpool: int
+    index_k_with_scale_buffer: list[Tensor]
+    skip_topk_layers: tuple[bool, ...]
+
+    def __init__(
+        self,
+        size: int,
+        page_size: int,
+        kv_lora_rank: int,
+        dtype: torch.dtype,
+        qk_rope_head_dim: int,
+        layer_num: int,
+        device: str | torch.device,
+        index_head_dim: int,
+        enable_memory_saver: bool = False,
+        kv_cache_dim: int | None = None,
+        start_layer: int | None = None,
+        end_layer: int | None = None,
+        index_kpool: int = 1,
+        index_kpool_compress: bool = False,
+        tail_extra_slots: int = 0,
+        max_running_requests: int | None = None,
+        skip_topk_layers: Sequence[bool] | None = None,
+    ) -> None:
+        check_geometry(size=size, page_size=page_size, index_head_dim=index_head_dim)
+        skipped = _skipped(skip_topk_layers, layer_num)
+        if index_kpool != 1:
+            raise ValueError(f"index_kpool={index_kpool}: must be 1, pooled keys are not built yet")
+        super().__init__(
+            size,
+            page_size,
+            dtype,
+            kv_lora_rank,
+            qk_rope_head_dim,
+            layer_num,
+            device,
+            enable_memory_saver,
+            start_layer,
+            end_layer,
+            use_dsa=True,
+            override_kv_cache_dim=kv_cache_dim,
+        )
+        self.pool_traits = dsa_traits(self._row)
+        self.index_head_dim, self.index_page_size = index_head_dim, page_size
+        self.index_kpool, self.skip_topk_layers = index_kpool, skipped
+        with kv_cache_region(enable_memory_saver):
+            self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
+
+    def _index_pages(self, skip: bool) -> Tensor:
+        pages = 0 if skip else self.size // self.page_size + 1
+        width = index_page_bytes(self.index_page_size, self.index_head_dim)
+        return torch.zeros((pages, width), dtype=torch.uint8, device=self.device)
+
+    def get_index_k_with_scale_buffer(self, layer_id: int) -> Tensor:
+        """`[pages, bytes of a page]` as stored, an alias; `[0, ...]` for a layer without keys."""
+        return self.index_k_with_scale_buffer[self._fenced(layer_id)]
+
+    def set_index_k_scale_buffer(
+        self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor
+    ) -> None:
+        """Store e4m3fn keys `[n, index_head_dim]` and float32 scales `[n]` or `[n, 1]`.
+
+        Keys may come as uint8, their bytes. Slot 0 and below are dropped.
+
+        :raises ValueError: for a layer the pool does not own or that has no index keys, and for
+            keys or scales of another shape or dtype; nothing is written.
+        :raises IndexError: on CPU, for a slot past the last; nothing is written.
+        """
+        pages = self._pages_with_keys(self._layers.local(layer_id), layer_id)
+        check_locations(loc, self.size + self.page_size)
+        n, fp8 = loc.shape[0], torch.float8_e4m3fn
+        given = index_k.view(fp8) if index_k.dtype == torch.uint8 else index_k
+        keys = _bytes_of(given, fp8, (n, self.index_head_dim), "index_k")
+        column = index_k_scale.unsqueeze(1) if index_k_scale.dim() == 1 else index_k_scale
+        scales = _bytes_of(column, torch.float32, (n, 1), "index_k_scale")
+        store_index_keys(pages, loc, keys, scales)
+
+    def get_index_k_scale_buffer(
+        self,
+        layer_id: int,
+        seq_len_tensor: Tensor,
+        page_indices: Tensor,
+        seq_len_sum: int,
+        max_seq_len: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and scales of a batch, as `IndexerCapable` says; `max_seq_len` is not needed here.
+
+        :raises ValueError: for a layer the pool does not own or that has no index keys.
+        """
+        return gather_index_keys(
+            self._pages_with_keys(self._fenced(layer_id), layer_id),
+            seq_len_tensor,
+            page_indices,
+            seq_len_sum,
+            self.index_page_size,
+            self.index_head_dim,
+        )
+
+    def _pages_with_keys(self, local: int, layer_id: int) -> Tensor:
+        if self.skip_topk_layers[local]:
+            raise ValueError(
+                f"layer_id={layer_id} has no index keys, it reuses the choice of an earlier layer"
+            )
+        return self.index_k_with_scale_buffer[local]
+
+    def _indexed(self) -> list[Tensor]:
+        return [pages for pages in self.index_k_with_scale_buffer if pages.shape[0]]
+
+    def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
+        """Copy tokens from slot to slot in every layer, index keys too; sources are read first."""
+        super().move_kv_cache(tgt_loc, src_loc)
+        for pages in self._indexed():
+            move_index_keys(pages, tgt_loc, src_loc, self.index_head_dim)
+
+    def get_cpu_copy(
+        self,
+        indices: Tensor,
+        mamba_indices: Tensor | None = None,
+        req_pool_index: int | None = None,
+    ) -> HostRows:
+        """The rows and index keys of the given locations on the host; bit-exact."""
+        rows = super().get_cpu_copy(indices)
+        loaded = [load_index_keys(p, indices, self.index_head_dim) for p in self._indexed()]
+        index_keys = tuple((keys.to("cpu"), scales.to("cpu")) for keys, scales in loaded)
+        return replace(rows, index_keys=index_keys)
+
+    def load_cpu_copy(
+        self,
+        kv_cache_cpu: HostRows,
+        indices: Tensor,
+        mamba_indices: Tensor | None = None,
+        req_pool_index: int | None = None,
+    ) -> None:
+        """Write a copy back, to these locations; as many as it was made from."""
+        indexed = self._indexed()
+        if len(kv_cache_cpu.index_keys) != len(indexed):
+            raise ValueError(
+                f"the copy holds index keys of {len(kv_cache_cpu.index_keys)} layers, "
+                f"{len(indexed)} layers here have some"
+            )
+        super().load_cpu_copy(kv_cache_cpu, indices)
+        for pages, parts in zip(indexed, kv_cache_cpu.index_keys, strict=True):
+            keys, scales = (part.to(self.device) for part in parts)
+            store_index_keys(pages, indices, keys, scales)
+
+    def get_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
+        """The index pages of every layer, by KV page; in bytes.
+
+        A layer without index keys keeps its place, with a length and an item length of 0.
+        """
+        buffers = self.index_k_with_scale_buffer
+        items = [b.shape[1] if b.shape[0] else 0 for b in buffers]
+        return [b.data_ptr() for b in buffers], [b.nbytes for b in buffers], items
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        """The rows of all layers, then the index pages of the layers that own some."""
+        owners = zip(self._layers.ids, self.skip_topk_layers, strict=True)
+        layer_ids = tuple(layer_id for layer_id, skip in owners if not skip)
+        if not layer_ids:
+            return self._row_regions()
+        index = index_region(self._indexed(), layer_ids, self.index_page_size, self.index_head_dim)
+        return (*self._row_regions(), index)
+
+    def get_kv_size_bytes(self) -> int:
+        """Bytes of all rows and index pages, the reserved page included."""
+        return super().get_kv_size_bytes() + sum(b.nbytes for b in self.index_k_with_scale_buffer)
+
+
+def _skipped(flags: Sequence[bool] | None, layer_num: int) -> tuple[bool, ...]:
+    skipped = (False,) * layer_num if flags is None else tuple(flags)
+    if len(skipped) != layer_num:
+        raise ValueError(
+            f"skip_topk_layers has {len(skipped)} flags, must be one for each of {layer_num} layers"
+        )
+    return skipped
+
+
+def _bytes_of(given: Tensor, dtype: torch.dtype, shape: tuple[int, int], name: str) -> Tensor:
+    if given.shape != shape or given.dtype != dtype:
+        raise ValueError(
+            f"{name} is {given.dtype} {tuple(given.shape)}, must be {dtype} {shape}; "
+            "nothing was written"
+        )
+    return given.contiguous().view(torch.uint8)

@@ -1,0 +1,43 @@
+"""Recurrent state of some slots, kept on the host while its request is retracted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels import store_rows
+
+__all__ = ["HostState", "copy_state_to_host", "load_state_from_host"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """`tensors[i]` is `[layers, n, ...]` on the CPU, of the pool's i-th state tensor."""
+
+    tensors: tuple[Tensor, ...]
+    count: int
+
+
+def copy_state_to_host(tensors: Sequence[Tensor], slots: Tensor) -> HostState:
+    """Copy `[n]` slots of every tensor, `[layers, slots, ...]`; waits for the device."""
+    index = slots.clamp(min=0).to(torch.int64)
+    copies = tuple(tensor.index_select(1, index).to("cpu") for tensor in tensors)
+    return HostState(copies, slots.shape[0])
+
+
+def load_state_from_host(tensors: Sequence[Tensor], copy: HostState, slots: Tensor) -> None:
+    """Write a copy to as many slots; the reserved slot is left alone.
+
+    :raises ValueError: for another number of slots or tensors; nothing is written.
+    """
+    if copy.count != slots.shape[0] or len(copy.tensors) != len(tensors):
+        raise ValueError(
+            f"the copy holds {copy.count} slots of {len(copy.tensors)} tensors, asked to load "
+            f"{slots.shape[0]} slots into {len(tensors)}"
+        )
+    for tensor, rows in zip(tensors, copy.tensors, strict=True):
+        for layer, saved in zip(tensor, rows.to(tensor.device), strict=True):
+            store_rows(layer, slots, saved)

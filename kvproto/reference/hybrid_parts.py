@@ -1,0 +1,192 @@
+"""What a hybrid pool can do when its attention leaf can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import Tensor
+
+from kvproto.protocols import (
+    BufferRegion,
+    DeclaresRegions,
+    HostCopyable,
+    KVLeaf,
+    Movable,
+    PoolTraits,
+    StatePool,
+    Transferable,
+    supports,
+)
+
+from .combine import what_fits
+from .composite_doors import HeadGeometry, LatentDoors, ScaledDoor
+from .composite_index import IndexDoors
+from .composite_pages import (
+    BufInfos,
+    Regions,
+    Sizes,
+    composite_traits,
+    declares_traits,
+    exports_pages,
+    names_layers,
+    page_infos,
+    page_layer_ids,
+)
+from .hybrid import HybridLinearPool
+from .sides import Side
+
+__all__ = ["HybridCopy", "hybrid_pool"]
+
+
+class _Moves(HybridLinearPool):
+    label = "Movable"
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can the leaf move tokens?"""
+        return supports(sides[0].leaf, Movable)
+
+    def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
+        """Move tokens of the attention layers; state is kept per request and stays."""
+        cast("Movable", self.full_kv_pool).move_kv_cache(tgt_loc, src_loc)
+
+
+class _Transfers(HybridLinearPool):
+    label = "Transferable"
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can every byte of the leaf be exported by page?"""
+        return exports_pages(sides[0].leaf)
+
+    def get_contiguous_buf_infos(self) -> BufInfos:
+        """The attention leaf by page: its rows, then its index rows and scales if any."""
+        return page_infos(self.full_kv_pool)
+
+    def maybe_get_custom_mem_pool(self) -> object | None:
+        """The memory pool of the leaf's buffers."""
+        return cast("Transferable", self.full_kv_pool).maybe_get_custom_mem_pool()
+
+
+class _LayerIds(HybridLinearPool):
+    label = "LayerIdReporting"
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Is the layer of every exported region known?"""
+        return names_layers(sides[0])
+
+    def get_kv_layer_ids(self) -> list[int]:
+        """The global layer id of each region of the attention leaf."""
+        return page_layer_ids(self._sides[0])
+
+
+@dataclass(frozen=True, slots=True)
+class HybridCopy:
+    """The leaf's copy of the tokens, and the state pool's of the request's slots if asked for."""
+
+    tokens: Any
+    state: Any | None
+
+
+class _HostCopies(HybridLinearPool):
+    label = "HostCopyable"
+    cpu_copy_carries_mamba = True
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can the leaf copy tokens to the host?"""
+        return supports(sides[0].leaf, HostCopyable)
+
+    def get_cpu_copy(
+        self,
+        indices: Tensor,
+        mamba_indices: Tensor | None = None,
+        req_pool_index: int | None = None,
+    ) -> HybridCopy:
+        """The tokens of the attention layers, with the state at `mamba_indices`."""
+        leaf = cast("HostCopyable", self.full_kv_pool)
+        tokens = leaf.get_cpu_copy(indices, req_pool_index=req_pool_index)
+        state = None if mamba_indices is None else self.mamba_pool.get_cpu_copy(mamba_indices)
+        return HybridCopy(tokens, state)
+
+    def load_cpu_copy(
+        self,
+        kv_cache_cpu: HybridCopy,
+        indices: Tensor,
+        mamba_indices: Tensor | None = None,
+        req_pool_index: int | None = None,
+    ) -> None:
+        """Restore the tokens to `indices` and the state to `mamba_indices`.
+
+        :raises ValueError: for a copy with state and no slots for it, or slots and no state:
+            half a request is never restored.
+        """
+        if (kv_cache_cpu.state is None) is not (mamba_indices is None):
+            held = "no state" if kv_cache_cpu.state is None else "state"
+            given = "none were" if mamba_indices is None else "some were"
+            raise ValueError(f"the copy holds {held}; state slots to load it into: {given} given")
+        leaf = cast("HostCopyable", self.full_kv_pool)
+        leaf.load_cpu_copy(kv_cache_cpu.tokens, indices, req_pool_index=req_pool_index)
+        if mamba_indices is not None:
+            self.mamba_pool.load_cpu_copy(kv_cache_cpu.state, mamba_indices)
+
+
+class _Regions(Regions, HybridLinearPool):
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        """The leaf's regions under global layer ids, then the state pool's if it declares them."""
+        state = self.mamba_pool
+        told = state.buffer_regions() if supports(state, DeclaresRegions) else ()
+        return (*super().buffer_regions(), *told)
+
+
+class _Traits(HybridLinearPool):
+    label = "DeclaresTraits"
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Does the leaf say what it is?"""
+        return declares_traits(sides)
+
+    @property
+    def pool_traits(self) -> PoolTraits:
+        """A hybrid; of its storage, what the attention leaf says."""
+        return composite_traits(self._owning, "hybrid_linear", state_index_space="state_slot")
+
+
+_PARTS = (
+    ScaledDoor,
+    HeadGeometry,
+    LatentDoors,
+    IndexDoors,
+    Sizes,
+    _Regions,
+    _Transfers,
+    _LayerIds,
+    _HostCopies,
+    _Moves,
+    _Traits,
+)
+"""What a hybrid may have beyond `HybridLinearPool`, in the order of their names in a class."""
+
+
+def hybrid_pool(
+    *,
+    full_kv_pool: KVLeaf,
+    mamba_pool: StatePool,
+    full_attention_layer_ids: Sequence[int],
+    start_layer: int | None = None,
+    end_layer: int | None = None,
+) -> HybridLinearPool:
+    """A hybrid with exactly what its attention leaf allows; arguments as `HybridLinearPool`."""
+    side = Side("full", full_kv_pool, tuple(full_attention_layer_ids))
+    made = what_fits(HybridLinearPool, _PARTS, (side,))
+    return made(
+        full_kv_pool=full_kv_pool,
+        mamba_pool=mamba_pool,
+        full_attention_layer_ids=full_attention_layer_ids,
+        start_layer=start_layer,
+        end_layer=end_layer,
+    )

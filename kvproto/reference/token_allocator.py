@@ -1,0 +1,46 @@
+"""Token slots lent one by one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels.page_slots import pages_of
+
+from .slot_allocator import FreeListAllocator
+
+__all__ = ["TokenAllocator"]
+
+
+class TokenAllocator(FreeListAllocator):
+    """Slots `1 .. size` without pages; the longest free is lent first.
+
+    It is no `PagedAllocator`: with pages of one token there is nothing to continue, `alloc` is
+    the whole of it.
+
+    :raises ValueError: for a size below 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        dtype: torch.dtype,
+        device: str | torch.device,
+        kvcache: object,
+        need_sort: bool,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(size, 1, dtype, device, kvcache, need_sort, strict, newest_first=False)
+
+    def alloc(self, need_size: int, /) -> Tensor | None:
+        """`[need_size]` int64 slots, or None and no change when too few are free."""
+        slots = self._free.take(self._pages_for(need_size))
+        return None if slots is None else slots.clone()
+
+    def free(self, free_index: Tensor, /) -> None:
+        """Take slots back, `[n]`, in any order; a slot may be named twice in one call.
+
+        :raises ValueError: in strict mode, for slots that are not owned; nothing is freed.
+        """
+        if free_index.shape[0]:
+            self._free.release(pages_of(free_index, 1))

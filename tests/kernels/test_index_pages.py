@@ -1,0 +1,155 @@
+"""Index keys and scales in pages, against a plain-Python model, byte for byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from kvproto.kernels import (
+    gather_index_keys,
+    index_page_bytes,
+    load_index_keys,
+    move_index_keys,
+    store_index_keys,
+)
+from tests.kernels.latent_oracle import index_page
+
+P, D = 64, 128
+
+
+def token(value: int) -> tuple[bytes, float]:
+    return bytes([value % 251]) * D, float(value)
+
+
+def tensors(values: list[int]) -> tuple[Tensor, Tensor]:
+    keys = torch.tensor([v % 251 for v in values], dtype=torch.uint8).view(-1, 1).expand(-1, D)
+    scales = torch.tensor([float(v) for v in values]).view(-1, 1).view(torch.uint8)
+    return keys, scales
+
+
+def pages_of(count: int, tokens: dict[int, int]) -> list[bytes]:
+    """The pages in which slot `s` holds the key and scale of `tokens[s]`."""
+    return [
+        index_page({s - page * P: token(v) for s, v in tokens.items() if s // P == page})
+        for page in range(count)
+    ]
+
+
+def bytes_of(pages: Tensor) -> list[bytes]:
+    return [page.numpy().tobytes() for page in pages]
+
+
+def filled(count: int = 3) -> tuple[Tensor, dict[int, int]]:
+    pages = torch.zeros(count, 8448, dtype=torch.uint8)
+    tokens = {slot: slot for slot in range(1, count * P)}
+    store_index_keys(pages, torch.tensor(list(tokens)), *tensors(list(tokens.values())))
+    assert bytes_of(pages) == pages_of(count, tokens)
+    return pages, tokens
+
+
+def test_a_page_is_keys_then_scales() -> None:
+    assert index_page_bytes(64, 128) == 8448
+    pages, _ = filled()
+    page = bytes_of(pages)[2]
+    assert page[256:384] == bytes([130]) * 128
+    assert page[8192 + 8 : 8192 + 12] == struct.pack("<f", 130.0)
+
+
+@pytest.mark.parametrize(
+    ("tgt", "src"),
+    [
+        ([130], [70]),
+        ([2], [1]),
+        ([64, 65, 66], [65, 66, 67]),
+        ([65, 66, 67], [64, 65, 66]),
+        ([0, -1], [70, 71]),
+        ([5, 6], [0, -1]),
+        ([], []),
+    ],
+)
+def test_moves_are_by_token_and_read_first(tgt: list[int], src: list[int]) -> None:
+    """A copy of whole rows of the buffer would replace pages (sglang#31215)."""
+    for dtype in (torch.int32, torch.int64):
+        pages, tokens = filled()
+        before = dict(tokens)
+        tokens |= {t: before.get(s, 0) for t, s in zip(tgt, src, strict=True) if t >= 1}
+        move_index_keys(pages, torch.tensor(tgt, dtype=dtype), torch.tensor(src, dtype=dtype), D)
+        assert bytes_of(pages) == pages_of(3, tokens)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(-3, 127), max_size=12), st.sampled_from((torch.int32, torch.int64)))
+def test_stores_follow_the_model(locations: list[int], dtype: torch.dtype) -> None:
+    pages = torch.zeros(2, 8448, dtype=torch.uint8)
+    values = list(range(1, len(locations) + 1))
+    store_index_keys(pages, torch.tensor(locations, dtype=dtype), *tensors(values))
+    keys, scales = load_index_keys(pages, torch.arange(128), D)
+    for slot in range(128):
+        written = [v for at, v in zip(locations, values, strict=True) if at == slot >= 1] or [0]
+        scale = struct.unpack("<f", scales[slot].numpy().tobytes())[0]
+        assert scale in written
+        assert keys[slot].tolist() == [int(scale) % 251] * D
+
+
+@pytest.mark.parametrize(("page", "width"), [(1, 128), (16, 128), (64, 64), (4, 6), (3, 5)])
+def test_any_page_size_and_width(page: int, width: int) -> None:
+    pages = torch.zeros(4, index_page_bytes(page, width), dtype=torch.uint8)
+    slots = torch.arange(1, 4 * page)
+    keys = slots.to(torch.uint8).view(-1, 1).expand(-1, width)
+    scales = slots.float().view(-1, 1).view(torch.uint8)
+    store_index_keys(pages, slots, keys, scales)
+    expected = [
+        index_page(
+            {
+                s - p * page: (bytes([s]) * width, float(s))
+                for s in range(max(1, p * page), (p + 1) * page)
+            },
+            page,
+            width,
+        )
+        for p in range(4)
+    ]
+    assert bytes_of(pages) == expected
+    assert torch.equal(load_index_keys(pages, slots, width)[0], keys)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_batch_is_gathered_request_after_request(dtype: torch.dtype) -> None:
+    pages, _ = filled(4)
+    lens = torch.tensor([3, 0, 66], dtype=dtype)
+    tables = torch.tensor([[2, -1], [-1, -1], [3, 1]], dtype=dtype)
+    keys, scales = gather_index_keys(pages, lens, tables, 69, P, D)
+    slots = [128, 129, 130, *range(192, 256), 64, 65]
+    wanted_keys, wanted_scales = tensors(slots)
+    assert torch.equal(keys, wanted_keys)
+    assert torch.equal(scales, wanted_scales)
+
+
+def test_an_empty_batch_is_empty() -> None:
+    pages, _ = filled(1)
+    none = torch.empty(0, dtype=torch.int64)
+    for lens, tables in ((none, none.view(0, 0)), (torch.tensor([0]), torch.tensor([[-1]]))):
+        keys, scales = gather_index_keys(pages, lens, tables, 0, P, D)
+        assert (keys.shape, scales.shape) == ((0, D), (0, 4))
+
+
+def test_pages_past_two_gib_are_reached(tmp_path: object) -> None:
+    """Page 254201 begins past 2^31 bytes; an int32 slot times its stride would wrap."""
+    page = 254201
+    path = f"{tmp_path}/pool"
+    count = page + 1
+    pages = torch.from_file(path, shared=True, size=count * 8448, dtype=torch.uint8)
+    slot = torch.tensor([page * P + 5], dtype=torch.int32)
+    store_index_keys(pages.view(count, 8448), slot, *tensors([77]))
+    keys, scales = load_index_keys(pages.view(count, 8448), slot, D)
+    assert torch.equal(keys, tensors([77])[0])
+    assert torch.equal(scales, tensors([77])[1])
+    with open(path, "rb") as file:
+        file.seek(page * 8448)
+        assert page * 8448 > 2**31
+        assert file.read(8448) == index_page({5: token(77)})

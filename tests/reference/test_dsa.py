@@ -1,0 +1,465 @@
+"""The DSA leaf: packed rows and index pages byte for byte, and what its constructor refuses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kvproto import protocols
+from kvproto.debug import validate
+from kvproto.kernels import packed_latent_width
+from kvproto.protocols import Declined, DSALeafRequest, explain
+from kvproto.reference import DSALeaf, build_reference_leaf
+from tests.kernels.latent_oracle import index_page, packed_row
+from tests.reference.stand_ins import Layer, Waits
+from tests.reference.sync_free import SyncFree
+
+GEOMETRY: dict[str, Any] = {
+    "size": 128,
+    "page_size": 64,
+    "dtype": torch.bfloat16,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "index_head_dim": 128,
+    "layer_num": 2,
+    "device": "cpu",
+    "enable_memory_saver": False,
+}
+PACKED: dict[str, Any] = {"dtype": torch.float8_e4m3fn, "kv_cache_dim": 656}
+CAPABILITIES = [
+    "KVLeaf",
+    "MLALatent",
+    "LatentRows",
+    "LayerOverrideWrite",
+    "IndexerCapable",
+    "Transferable",
+    "LayerIdReporting",
+    "StateTransferable",
+    "HostCopyable",
+    "Movable",
+    "SizeReporting",
+    "DeclaresTraits",
+    "DeclaresRegions",
+]
+FP8 = torch.float8_e4m3fn
+
+
+def make(**changes: Any) -> DSALeaf:
+    return DSALeaf(**(GEOMETRY | changes))
+
+
+def request(**changes: Any) -> DSALeafRequest:
+    return DSALeafRequest(**(GEOMETRY | changes))
+
+
+def keys_of(values: list[int]) -> tuple[Tensor, Tensor]:
+    """Key bytes all `value % 251`, scale `float(value)`."""
+    keys = torch.tensor([v % 251 for v in values], dtype=torch.uint8).view(-1, 1).expand(-1, 128)
+    return keys.contiguous().view(FP8), torch.tensor([float(v) for v in values])
+
+
+def filled(**changes: Any) -> DSALeaf:
+    leaf = make(**changes)
+    loc = torch.arange(1, 192)
+    for layer_id in range(leaf.start_layer, leaf.end_layer):
+        if not leaf.skip_topk_layers[layer_id - leaf.start_layer]:
+            leaf.set_index_k_scale_buffer(layer_id, loc, *keys_of(loc.tolist()))
+    return leaf
+
+
+def pages_with(tokens: dict[int, int]) -> list[bytes]:
+    def of_page(page: int) -> dict[int, tuple[bytes, float]]:
+        own = {s - 64 * page: v for s, v in tokens.items() if s // 64 == page}
+        return {offset: (bytes([v % 251]) * 128, float(v)) for offset, v in own.items()}
+
+    return [index_page(of_page(page)) for page in range(3)]
+
+
+def index_bytes(leaf: DSALeaf, layer_id: int = 0) -> list[bytes]:
+    return [page.numpy().tobytes() for page in leaf.get_index_k_with_scale_buffer(layer_id)]
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_has_its_capabilities_by_declaration(name: str) -> None:
+    capability = getattr(protocols, name)
+    assert isinstance(make(), capability)
+    assert issubclass(DSALeaf, capability)
+    assert explain(DSALeaf, capability) == []
+
+
+@pytest.mark.parametrize("name", ["KPoolTail", "ScaledWrite", "MHARows", "HiSparse"])
+def test_lacks_what_it_lacks(name: str) -> None:
+    assert not isinstance(make(), getattr(protocols, name))
+
+
+def test_takes_the_keywords_in_use() -> None:
+    leaf = make(
+        kv_cache_dim=576,
+        start_layer=4,
+        end_layer=6,
+        index_kpool=1,
+        index_kpool_compress=False,
+        tail_extra_slots=0,
+        max_running_requests=8,
+        skip_topk_layers=[False, True],
+    )
+    assert (leaf.start_layer, leaf.skip_topk_layers) == (4, (False, True))
+    assert (leaf.index_head_dim, leaf.index_page_size, leaf.index_kpool) == (128, 64, 1)
+
+
+def test_regions_of_a_target_and_its_draft() -> None:
+    """sglang#23539: main and index regions of all layers, and nothing per token beside them."""
+    target = make(layer_num=3, size=64)
+    draft = make(layer_num=1, size=64, start_layer=3)
+    main = [leaf.get_contiguous_buf_infos() for leaf in (target, draft)]
+    index = [leaf.get_state_buf_infos() for leaf in (target, draft)]
+    assert [infos[2] for infos in main] == [[73728] * 3, [73728]]
+    assert [infos[2] for infos in index] == [[8448] * 3, [8448]]
+    assert all(n == 2 * i for infos in main + index for n, i in zip(*infos[1:], strict=True))
+    assert len({pointer for infos in index for pointer in infos[0]}) == 4
+    owned = target.get_kv_size_bytes() + draft.get_kv_size_bytes()
+    assert sum(sum(infos[1]) for infos in main + index) == owned
+    assert set(target.get_kv_layer_ids()).isdisjoint(draft.get_kv_layer_ids())
+
+
+def test_one_page_of_a_public_model() -> None:
+    """78 layers in bf16 are 6409728 bytes a page, packed 78 * (41984 + 8448)."""
+    for changes, row in (({}, 73728), (PACKED, 41984)):
+        leaf = make(layer_num=78, size=64, **changes)
+        items = leaf.get_contiguous_buf_infos()[2] + leaf.get_state_buf_infos()[2]
+        assert sum(items) == 78 * (row + 8448)
+    assert 78 * (73728 + 8448) == 6409728
+
+
+def test_a_packed_row_is_656_bytes() -> None:
+    """sglang#37534: 512 + 16 + 128, so 1312 bytes a token in two layers."""
+    leaf = make(**PACKED, index_head_dim=128)
+    assert (leaf.kv_cache_dim, leaf.store_dtype) == (656, torch.uint8)
+    assert sum(leaf.get_contiguous_buf_infos()[2]) == 1312 * 64
+    assert leaf.get_key_buffer(0).shape == (192, 1, 656)
+    assert leaf.get_value_buffer(0).shape == (192, 1, 512)
+    assert leaf.get_key_buffer(0).dtype == FP8
+    assert packed_latent_width(512, 64) == 656
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_packed_rows_byte_for_byte_through_both_writers(index: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(3)
+    rows = (torch.randn(4, 1, 576, generator=generator) * 20).bfloat16()
+    rows[1] = float("nan")
+    loc = torch.tensor([70, 0, 191, -1], dtype=index)
+    expected = [packed_row(*_split(rows[i])) for i in (0, 2)]
+    split, whole = make(**PACKED), make(**PACKED)
+    split.set_mla_kv_buffer(Layer(1), loc, rows[..., :512], rows[..., 512:])
+    whole.set_kv_buffer(Layer(1), loc, rows, rows[..., :512])
+    for leaf in (split, whole):
+        buffer = leaf.kv_buffer[1]
+        assert [buffer[i].numpy().tobytes() for i in (70, 191)] == expected
+        buffer[[70, 191]] = 0
+        assert not buffer.any()
+        assert not leaf.kv_buffer[0].any()
+
+
+def test_packed_rows_are_read_dequantised() -> None:
+    leaf = make(**PACKED)
+    latent = torch.tensor([448.0, 3.5, -896.0, 0.0]).repeat_interleave(128).view(1, 1, 512)
+    rope = torch.arange(64, dtype=torch.float32).view(1, 1, 64)
+    leaf.set_mla_kv_buffer(Layer(), torch.tensor([7]), latent, rope)
+    for dtype in (torch.bfloat16, torch.float32):
+        a, b = leaf.get_mla_kv_buffer(Layer(), torch.tensor([7, 0, -1]), dst_dtype=dtype)
+        assert (a.dtype, b.dtype, a.shape, b.shape) == (dtype, dtype, (3, 1, 512), (3, 1, 64))
+        assert torch.equal(a[0], latent[0].to(dtype))
+        assert torch.equal(b[0], rope[0].to(dtype))
+        assert not a[1:].any()
+        assert not b[1:].any()
+    by_default, _ = leaf.get_mla_kv_buffer(Layer(), torch.tensor([7]))
+    assert by_default.dtype == torch.bfloat16
+    assert by_default.float().flatten()[::128].tolist() == [448.0, 3.5, -896.0, 0.0]
+    as_fp8, _ = leaf.get_mla_kv_buffer(Layer(), torch.tensor([7]), dst_dtype=FP8)
+    assert as_fp8.float().flatten()[::128].tolist() == [448.0, 3.5, -448.0, 0.0]
+
+
+def test_index_keys_lie_where_kernels_look() -> None:
+    leaf = filled()
+    tokens = {t: t for t in range(1, 192)}
+    assert index_bytes(leaf, 1) == pages_with(tokens)
+    page = index_bytes(leaf)[2]
+    assert page[256:384] == bytes([130]) * 128
+    assert page[8200:8204] == torch.tensor([130.0]).numpy().tobytes()
+    assert leaf.get_index_k_with_scale_buffer(1) is leaf.index_k_with_scale_buffer[1]
+
+
+def test_index_keys_drop_what_has_no_slot() -> None:
+    leaf = make()
+    keys, scales = keys_of([9, 8, 7])
+    for dtype in (torch.int32, torch.int64):
+        leaf.set_index_k_scale_buffer(0, torch.tensor([0, 65, -1], dtype=dtype), keys, scales)
+        assert index_bytes(leaf) == pages_with({65: 8})
+    column = scales.view(3, 1)
+    leaf.set_index_k_scale_buffer(1, torch.tensor([0, 65, -1]), keys.view(torch.uint8), column)
+    assert index_bytes(leaf, 1) == pages_with({65: 8})
+
+
+@pytest.mark.parametrize(
+    ("tgt", "src"),
+    [
+        ([130], [70]),
+        ([2], [1]),
+        ([64, 65, 66], [65, 66, 67]),
+        ([65, 66, 67], [64, 65, 66]),
+        ([0, -1], [70, 71]),
+        ([], []),
+    ],
+)
+def test_moves_take_rows_and_index_keys_along(tgt: list[int], src: list[int]) -> None:
+    """sglang#31215: the first dimension of the index buffer is pages, not tokens."""
+    for changes in ({}, PACKED):
+        leaf = filled(**changes)
+        rows = torch.randn(191, 1, 576).bfloat16()
+        leaf.set_kv_buffer(Layer(1), torch.arange(1, 192), rows, None)
+        before, tokens = leaf.kv_buffer[1].clone(), {t: t for t in range(1, 192)}
+        leaf.move_kv_cache(torch.tensor(tgt, dtype=torch.int64), torch.tensor(src).long())
+        for t, s in zip(tgt, src, strict=True):
+            if t >= 1:
+                tokens[t] = s
+        after = torch.stack([before[0], *(before[tokens[t]] for t in range(1, 192))])
+        assert torch.equal(leaf.kv_buffer[1], after)
+        assert index_bytes(leaf) == index_bytes(leaf, 1) == pages_with(tokens)
+
+
+def test_a_batch_of_index_keys() -> None:
+    leaf = filled(size=192)
+    keys, scales = leaf.get_index_k_scale_buffer(
+        1, torch.tensor([2, 65]), torch.tensor([[1, -1], [2, 1]]), 67, 65
+    )
+    slots = [64, 65, *range(128, 192), 64]
+    wanted, wanted_scales = keys_of(slots)
+    assert (keys.shape, scales.shape) == ((67, 128), (67, 4))
+    assert torch.equal(keys, wanted.view(torch.uint8))
+    assert torch.equal(scales.view(torch.float32)[:, 0], wanted_scales)
+
+
+def test_host_copies_are_bit_exact_and_by_token() -> None:
+    """sglang#38212, #37534: index keys come along, and 656 bytes a row."""
+    leaf = make(**PACKED, size=256)
+    generator = torch.Generator().manual_seed(1)
+    for buffer in (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer):
+        buffer[1:] = torch.randint(0, 256, buffer[1:].shape, generator=generator)
+    old = [b.clone() for b in (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer)]
+    pages = torch.cat([torch.arange(128, 192), torch.arange(64, 128)])
+    copy = leaf.get_cpu_copy(pages, mamba_indices=None, req_pool_index=0)
+    for buffer in (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer):
+        buffer.zero_()
+    to = torch.cat([torch.arange(64, 128), torch.arange(192, 256)])
+    leaf.load_cpu_copy(copy, to, mamba_indices=None, req_pool_index=0)
+    for was, buffer in zip(old, (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer), strict=True):
+        span = 64 if buffer.dim() == 3 else 1
+        expected = torch.zeros_like(buffer)
+        expected[span : 2 * span] = was[2 * span : 3 * span]
+        expected[3 * span : 4 * span] = was[span : 2 * span]
+        assert torch.equal(buffer, expected)
+
+
+def test_a_copied_token_changes_no_neighbour() -> None:
+    leaf = filled()
+    leaf.load_cpu_copy(leaf.get_cpu_copy(torch.tensor([70, 3])), torch.tensor([130, 0]))
+    tokens = {t: t for t in range(1, 192)} | {130: 70}
+    assert index_bytes(leaf) == pages_with(tokens)
+    copy = leaf.get_cpu_copy(torch.tensor([1]))
+    other = make(skip_topk_layers=[False, True])
+    with pytest.raises(ValueError, match="index keys of 2 layers, 1 layers here"):
+        other.load_cpu_copy(copy, torch.tensor([2]))
+    assert not other.kv_buffer[0].any()
+
+
+def test_layers_that_reuse_a_choice_own_no_index_pages() -> None:
+    leaf = filled(layer_num=3, start_layer=6, skip_topk_layers=[False, True, False])
+    assert leaf.get_index_k_with_scale_buffer(7).shape == (0, 8448)
+    pointers, lengths, items = leaf.get_state_buf_infos()
+    assert (lengths, items) == ([3 * 8448, 0, 3 * 8448], [8448, 0, 8448])
+    assert pointers[0] == leaf.index_k_with_scale_buffer[0].data_ptr()
+    assert leaf.buffer_regions()[1].layer_ids == (6, 8)
+    assert len(leaf.get_contiguous_buf_infos()[0]) == 3
+    assert leaf.get_kv_size_bytes() == 3 * 192 * 1152 + 2 * 3 * 8448
+    with pytest.raises(ValueError, match="layer_id=7 has no index keys"):
+        leaf.set_index_k_scale_buffer(7, torch.tensor([1]), *keys_of([1]))
+    with pytest.raises(ValueError, match="layer_id=7 has no index keys"):
+        leaf.get_index_k_scale_buffer(7, torch.tensor([1]), torch.tensor([[1]]), 1, 1)
+    leaf.move_kv_cache(torch.tensor([2]), torch.tensor([1]))
+    leaf.load_cpu_copy(leaf.get_cpu_copy(torch.tensor([2])), torch.tensor([3]))
+    assert index_bytes(leaf, 8)[0][3 * 128] == 1
+    assert validate(leaf).get_state_buf_infos()[2] == items
+
+
+def test_no_layer_with_index_keys() -> None:
+    leaf = make(skip_topk_layers=[True, True])
+    assert len(leaf.buffer_regions()) == 1
+    assert leaf.get_state_buf_infos()[2] == [0, 0]
+    empty = make(layer_num=0)
+    assert (empty.get_state_buf_infos(), empty.buffer_regions()) == (([], [], []), ())
+
+
+def test_every_byte_of_a_row_and_page_is_declared() -> None:
+    leaf = filled(**PACKED, start_layer=2)
+    leaf.set_mla_kv_buffer(
+        Layer(3),
+        torch.tensor([69]),
+        torch.full((1, 1, 512), 448.0),
+        torch.arange(64).view(1, 1, 64).float(),
+    )
+    rows, index = leaf.buffer_regions()
+    assert [f.name for f in rows.fields] == ["latent", "scale", "rope"]
+    assert [(f.offset, f.shape) for f in rows.fields] == [
+        (0, (64, 512)),
+        (512, (64, 4)),
+        (528, (64, 64)),
+    ]
+    assert [(f.name, f.offset, f.shape) for f in index.fields] == [
+        ("index_key", 0, (64, 128)),
+        ("scale", 8192, (64,)),
+    ]
+    assert (rows.bytes_per_page, index.bytes_per_page) == (41984, 8448)
+    for region in (rows, index):
+        elements = sum(f.element_bytes * _product(f.shape) for f in region.fields)
+        assert elements == region.bytes_per_page
+
+    def peek(address: int, dtype: torch.dtype) -> float:
+        raw = ctypes.string_at(address, dtype.itemsize)
+        return float(torch.frombuffer(bytearray(raw), dtype=dtype)[0])
+
+    assert peek(rows.address(3, 1, 5, 511, field="latent"), FP8) == 448.0
+    assert peek(rows.address(3, 1, 5, 3, field="scale"), torch.float32) == 1.0
+    assert peek(rows.address(3, 1, 5, 63, field="rope"), torch.bfloat16) == 63.0
+    assert peek(index.address(2, 2, 2, field="scale"), torch.float32) == 130.0
+    assert ctypes.string_at(index.address(2, 2, 2, 127, field="index_key"), 1) == bytes([130])
+
+
+def test_traits() -> None:
+    traits = make(**PACKED).pool_traits
+    assert (traits.kind, traits.layout, traits.index_scheme) == (
+        "dsa",
+        "latent_rows",
+        "dsa_fp8_scale",
+    )
+    assert (traits.quant_scheme, traits.fp8_variant) == ("dsa_fp8_packed", "e4m3fn")
+    assert (traits.state_index_space, traits.replication) == ("kv_pages", "tp_replicated")
+    assert make().pool_traits.quant_scheme == "none"
+
+
+def test_index_doors_wait_for_their_layer() -> None:
+    """A composite of sglang's reads index keys before they are loaded; a leaf of ours does not."""
+    leaf, waits = filled(), Waits()
+    leaf.register_layer_transfer_counter(waits)
+    leaf.get_index_k_with_scale_buffer(1)
+    leaf.get_index_k_scale_buffer(0, torch.tensor([1]), torch.tensor([[1]]), 1, 1)
+    assert waits.seen == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"index_kpool": 4}, "index_kpool=4: must be 1"),
+        ({"index_head_dim": 0}, "index_head_dim=0: must be at least 1"),
+        ({"skip_topk_layers": [True]}, "skip_topk_layers has 1 flags, must be one .* 2 layers"),
+        ({"kv_cache_dim": 656}, "kv_cache_dim=656: .* in torch.bfloat16 have 576 elements"),
+        ({"size": 100}, "size=100: not a multiple of page_size=64"),
+    ],
+)
+def test_impossible_geometry_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make(**changes)
+
+
+def test_a_refused_index_write_changes_nothing() -> None:
+    leaf, (keys, scales) = make(), keys_of([1, 2])
+    loc = torch.tensor([1, 2])
+    refused: list[tuple[Tensor, Tensor, Tensor]] = [
+        (loc, keys[:, :64], scales),
+        (loc, keys.float(), scales),
+        (loc, keys, scales.double()),
+        (loc, keys, scales[:1]),
+        (loc, keys, scales.view(1, 2)),
+    ]
+    for call in refused:
+        with pytest.raises(ValueError, match="nothing was written"):
+            leaf.set_index_k_scale_buffer(0, *call)
+    with pytest.raises(IndexError, match="location 192 is past the last row 191"):
+        leaf.set_index_k_scale_buffer(0, torch.tensor([1, 192]), keys, scales)
+    with pytest.raises(ValueError, match="layer_id=2 is not in this pool"):
+        leaf.set_index_k_scale_buffer(2, loc, keys, scales)
+    assert not leaf.index_k_with_scale_buffer[0].any()
+
+
+def test_requests_are_built_or_declined() -> None:
+    flags = (False, True)
+    bf16 = request(start_layer=5, skip_topk_layers=flags)
+    packed = request(dtype=FP8, quant_scheme="dsa_fp8_packed")
+    for asked, width in ((bf16, 576), (packed, 656)):
+        assert asked.kv_cache_dim == width
+        assert asked.keywords()["kv_cache_dim"] == width
+        built = build_reference_leaf(asked)
+        assert isinstance(built, DSALeaf)
+        assert built.kv_cache_dim == width
+    assert bf16.keywords()["skip_topk_layers"] == [False, True]
+    assert packed.keywords()["skip_topk_layers"] is None
+    declined = build_reference_leaf(request(layout="latent_split"))
+    assert isinstance(declined, Declined)
+    assert "DSA leaf with layout='latent_split'" in declined.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"skip_topk_layers": (True,)}, "skip_topk_layers has 1 flags: must be one .* 2 layers"),
+        ({"quant_scheme": "dsa_fp8_packed"}, "dtype=torch.bfloat16: packed latents are"),
+        (
+            {"quant_scheme": "dsa_fp8_packed", "dtype": FP8, "kv_lora_rank": 500},
+            "kv_lora_rank=500: packed rows hold whole blocks of 128",
+        ),
+        ({"dtype": FP8}, "quant_scheme='none': dtype=torch.float8_e4m3fn is a quantised"),
+        ({"index_head_dim": 0}, "index_head_dim=0: must be an integer of at least 1"),
+    ],
+)
+def test_requests_that_contradict_themselves(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        request(**changes)
+
+
+def test_no_door_waits_for_the_data() -> None:
+    leaf, loc = make(**PACKED), torch.tensor([64, 0, -1])
+    rows = torch.ones(3, 1, 576)
+    with SyncFree():  # type: ignore[no-untyped-call]  # torch has no types here
+        leaf.set_mla_kv_buffer(Layer(), loc, rows[..., :512], rows[..., 512:])
+        leaf.set_kv_buffer(Layer(), loc, rows, None)
+        leaf.set_index_k_scale_buffer(0, loc, *keys_of([1, 2, 3]))
+        leaf.move_kv_cache(loc, loc)
+        leaf.get_mla_kv_buffer(Layer(), loc, torch.bfloat16)
+        leaf.get_index_k_scale_buffer(0, torch.tensor([2]), torch.tensor([[1]]), 2, 2)
+
+
+def test_traces_without_breaking_the_graph() -> None:
+    leaf = make(**PACKED)
+
+    def step(loc: Tensor, rows: Tensor, keys: Tensor, scales: Tensor) -> Tensor:
+        leaf.set_mla_kv_buffer(None, loc, rows[..., :512], rows[..., 512:], layer_id_override=0)
+        leaf.set_index_k_scale_buffer(0, loc, keys, scales)
+        leaf.move_kv_cache(loc + 1, loc)
+        return leaf.get_index_k_with_scale_buffer(0).float().sum()
+
+    compiled = torch.compile(step, fullgraph=True, backend="eager")
+    keys, scales = keys_of([1, 1])
+    total = compiled(torch.tensor([64, 0]), torch.ones(2, 1, 576), keys, scales).item()
+    assert total == 2 * (128 + sum(scales[:1].view(torch.uint8).tolist()))
+
+
+def _split(row: Tensor) -> tuple[list[float], list[float]]:
+    flat: list[float] = row.flatten().float().tolist()
+    return flat[:512], flat[512:]
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    return int(torch.tensor(shape).prod())
