@@ -17,14 +17,28 @@ class Bench:
     """One fresh `pool`, built for `request`, which a single law may use up.
 
     `random` is seeded with `seed`, which `kvproto repro --seed` repeats. `by_fallback` is set by
-    benches that could not look at the pool as independently as they would like.
+    benches that could not look at the pool as independently as they would like. `another` builds
+    a further subject for the same request, `build` one for any other, or `Declined`. What a law
+    puts into `note` is reported beside a pass.
     """
+
+    another: Callable[[], Any]
+    build: Callable[[Any], Any]
+    note: str = ""
 
     def __init__(self, request: Any, pool: Any, seed: int = 0) -> None:
         self.request = request
         self.pool = pool
         self.seed = seed
         self.random = random.Random(seed)
+
+    @classmethod
+    def suits(cls, pool: object) -> bool:
+        """Can the bench look at this subject? Where it cannot, only laws of any subject bind."""
+        return True
+
+    def prepare(self) -> None:
+        """What the pool's surroundings do to it before it is used; once, before the law."""
 
     @property
     def by_fallback(self) -> bool:

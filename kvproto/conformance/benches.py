@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvproto.protocols import MHALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    AllocatorRequest,
+    DSALeafRequest,
+    HybridPoolRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    RequestPoolRequest,
+    StatePoolRequest,
+    StateSlotsRequest,
+    SWAAllocatorRequest,
+    SWAPoolRequest,
+)
 
+from .account_bench import AllocBench, PairBench, RowsBench, SlotsBench
 from .bench import Bench
+from .composite_bench import HybridBench, SWABench
 from .kv_bench import KVBench
+from .latent_bench import LatentBench
+from .state_bench import StateBench
 
 __all__ = ["BENCHES", "bench_for"]
 
 BENCHES: dict[type, type[Bench]] = {
     MHALeafRequest: KVBench,
-    MLALeafRequest: KVBench,
+    MLALeafRequest: LatentBench,
+    DSALeafRequest: LatentBench,
+    SWAPoolRequest: SWABench,
+    HybridPoolRequest: HybridBench,
+    StatePoolRequest: StateBench,
+    AllocatorRequest: AllocBench,
+    SWAAllocatorRequest: PairBench,
+    StateSlotsRequest: SlotsBench,
+    RequestPoolRequest: RowsBench,
 }
 """The bench of each kind of request; laws are run on the bench they are annotated with."""
 
 
 def bench_for(request: object, pool: object, seed: int = 0) -> Bench:
     """A bench with this subject on it."""
-    kind: Any = BENCHES[type(request)]
+    registered = BENCHES[type(request)]
+    kind: Any = registered if registered.suits(pool) else Bench
     bench: Bench = kind(request, pool, seed)
     return bench

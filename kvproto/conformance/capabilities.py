@@ -13,9 +13,11 @@ from kvproto.protocols import explain, supports
 from kvproto.protocols._members import members_of
 
 __all__ = [
+    "ALLOCATOR_CAPABILITIES",
     "POOL_CAPABILITIES",
     "CapabilityVerdict",
     "advertised_methods",
+    "capabilities_for",
     "capability_named",
     "half_offered",
     "verdicts",
@@ -55,6 +57,8 @@ POOL_CAPABILITIES: tuple[type, ...] = (
     p.Transferable,
     p.LayerIdReporting,
     p.StateTransferable,
+    p.StateSliceable,
+    p.StatePool,
     p.HostCopyable,
     p.HostMirrorable,
     p.Movable,
@@ -64,6 +68,21 @@ POOL_CAPABILITIES: tuple[type, ...] = (
     p.DeclaresRegions,
 )
 """What a pool may be able to do, in the order reports show it."""
+
+ALLOCATOR_CAPABILITIES: tuple[type, ...] = (
+    p.SlotAllocator,
+    p.PagedAllocator,
+    p.SWAAllocator,
+    p.VirtualIdAllocator,
+    p.HiSparseAllocator,
+    p.ShardedAllocator,
+    p.StateSlotAllocator,
+    p.RequestPool,
+    p.StateRequestPool,
+)
+"""What may be able to do whoever lends slots or rows, in the order reports show it."""
+
+_LENDS = ("alloc", "available_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +99,27 @@ def capability_named(name: str) -> type:
 
     :raises BadInput: naming those there are.
     """
-    known = {protocol.__name__: protocol for protocol in POOL_CAPABILITIES}
+    known = {c.__name__: c for c in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES)}
     if name not in known:
         raise BadInput(f"no capability '{name}'; there are {', '.join(known)}")
     return known[name]
+
+
+def capabilities_for(subject: object) -> tuple[type, ...]:
+    """Those a subject is judged against: an allocator's where it lends, else a pool's.
+
+    What lends and has a pool's doors too is a pool.
+    """
+    lends = all(hasattr(type(subject), door) for door in _LENDS)
+    is_pool = any(hasattr(type(subject), door) for door in _methods(p.KVPool))
+    return ALLOCATOR_CAPABILITIES if lends and not is_pool else POOL_CAPABILITIES
 
 
 def verdicts(pool: object) -> list[CapabilityVerdict]:
     """One verdict per capability."""
     half = half_offered(pool)
     found: list[CapabilityVerdict] = []
-    for protocol in POOL_CAPABILITIES:
+    for protocol in capabilities_for(pool):
         state: State = "yes" if supports(pool, protocol) else "half" if protocol in half else "no"
         reasons = () if state == "yes" else tuple(explain(pool, protocol))
         found.append(CapabilityVerdict(protocol.__name__, state, reasons))
@@ -104,15 +133,16 @@ def half_offered(pool: object) -> list[type]:
     contains it. It is charged to the capability most of whose members are there, of those
     whose data the pool does not set to None, which declares them as not supported.
     """
-    lacking = [c for c in POOL_CAPABILITIES if not supports(pool, c) and not _opted_out(pool, c)]
-    explained = {m for c in POOL_CAPABILITIES if supports(pool, c) for m in _methods(c)}
+    judged = capabilities_for(pool)
+    lacking = [c for c in judged if not supports(pool, c) and not _opted_out(pool, c)]
+    explained = {m for c in judged if supports(pool, c) for m in _methods(c)}
     charged: set[type] = set()
     for method in sorted({m for c in lacking for m in _methods(c)} - explained):
         if not callable(inspect.getattr_static(type(pool), method, None)):
             continue
         candidates = [c for c in lacking if method in _methods(c)]
         charged.add(max(candidates, key=lambda c: _share_present(pool, c)))
-    return [protocol for protocol in POOL_CAPABILITIES if protocol in charged]
+    return [protocol for protocol in judged if protocol in charged]
 
 
 def _methods(protocol: type) -> Sequence[str]:
@@ -121,7 +151,7 @@ def _methods(protocol: type) -> Sequence[str]:
 
 def advertised_methods(pool: object) -> list[str]:
     """Methods of the capabilities the pool has, in alphabetical order."""
-    return sorted({m for c in POOL_CAPABILITIES if supports(pool, c) for m in _methods(c)})
+    return sorted({m for c in capabilities_for(pool) if supports(pool, c) for m in _methods(c)})
 
 
 def _opted_out(pool: object, protocol: type) -> bool:

@@ -16,6 +16,7 @@ from .declarations import declaration_results
 from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
 from .law import LAWS, Law, laws_named
+from .over_leaves import binds_over_leaves, leaf_name, over_leaves
 from .report import LawResult, Report, Subject
 from .runner import Built, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
@@ -57,10 +58,10 @@ def check_pool(
     named = list(LAWS.values()) if laws is None else laws_named(list(laws))
     chosen = _narrowed(named, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
-    built, declined = _ask(factory, asked)
+    built, declined = _ask(factory, asked, any(map(binds_over_leaves, chosen)))
     subjects = _subjects(built)
-    results = run_laws(factory, built, chosen, seed, progress)
-    results += declaration_results(chosen, subjects, said, seed)
+    results = run_laws(built, chosen, seed, progress)
+    results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
     results = apply_expectations([_aged(r, pinned) for r in results], known)
     return Report(
         target=target or _name_of(factory),
@@ -91,16 +92,23 @@ def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law
     return [law for law in chosen if wanted & set(law.capabilities)]
 
 
-def _ask(factory: Factory, specs: Iterable[Spec]) -> tuple[list[Built], list[tuple[str, str]]]:
+def _ask(
+    factory: Factory, specs: Iterable[Spec], composites: bool
+) -> tuple[list[Built], list[tuple[str, str]]]:
+    """What the factory builds; with `composites`, those it declines are built over its leaves."""
     built: list[Built] = []
+    compose = over_leaves(factory)
     declined: list[tuple[str, str]] = []
     for spec in specs:
         answer = build(factory, spec.request)
         if isinstance(answer, Declined):
             declined.append((spec.name, answer.reason))
+            ours = build(compose, spec.request) if composites else answer
+            if not isinstance(ours, Declined):
+                built.append(Built(spec, ours, compose, leaf_name(ours)))
         else:
             _require_cpu(answer, spec)
-            built.append(Built(spec, answer))
+            built.append(Built(spec, answer, factory))
     if not built:
         reasons = "; ".join(sorted({reason for _, reason in declined}))
         raise BadInput(f"the factory declined every request, so no law ran: {reasons}")
@@ -111,7 +119,7 @@ def _require_cpu(pool: object, spec: Spec) -> None:
     if not supports(pool, KVPool):
         return
     try:
-        where = pool.get_key_buffer(spec.request.start_layer).device
+        where = pool.get_key_buffer(pool.start_layer).device
     except Exception:  # a door that fails is what the laws will find, not the input's fault
         return
     if where.type != "cpu":
@@ -131,6 +139,7 @@ def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
             tuple(each.spec.name for each in group),
             bench_for(group[0].spec.request, group[0].subject).by_fallback,
             tuple(verdicts(group[0].subject)),
+            group[0].over,
         )
         for name, group in by_name.items()
     )

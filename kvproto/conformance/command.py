@@ -24,7 +24,7 @@ from .specs import SPECS
 
 __all__ = ["BUILT_IN", "check", "list_laws", "repro"]
 
-BUILT_IN = ("kvproto.reference:build_reference_leaf",)
+BUILT_IN = ("kvproto.reference.build_any:build_reference",)
 """The factories that `kvproto check` covers when it is given none."""
 
 

@@ -8,13 +8,35 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from kvproto._bad_input import BadInput
-from kvproto.protocols import Declined, KVPool, LeafRequest
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVPool,
+    RequestPool,
+    RequestPoolRequest,
+    SlotAllocator,
+    StatePool,
+    StatePoolRequest,
+    StateSlotAllocator,
+    StateSlotsRequest,
+    SWAAllocator,
+    SWAAllocatorRequest,
+)
 from kvproto.protocols._members import members_of
 
 __all__ = ["Factory", "build", "load_factory"]
 
-Factory: TypeAlias = Callable[[LeafRequest], Any]
-"""Takes one request and returns a pool that serves it, or `Declined(reason)`."""
+Factory: TypeAlias = Callable[[Any], Any]
+"""Takes one request and returns what serves it, or `Declined(reason)`."""
+
+_ASKED_FOR: dict[type, tuple[str, type]] = {
+    AllocatorRequest: ("an allocator", SlotAllocator),
+    SWAAllocatorRequest: ("a window pair's allocator", SWAAllocator),
+    StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
+    RequestPoolRequest: ("a request pool", RequestPool),
+    StatePoolRequest: ("a state pool", StatePool),
+}
+"""What a request is for, and the protocol whose methods are its doors; all others are for pools."""
 
 
 def load_factory(target: str) -> Factory:
@@ -41,13 +63,14 @@ def load_factory(target: str) -> Factory:
     return cast("Factory", factory)
 
 
-def build(factory: Factory, request: LeafRequest) -> KVPool | Declined:
-    """Ask the factory for one pool.
+def build(factory: Factory, request: object) -> Any:
+    """Ask the factory for one subject, or `Declined`.
 
-    :raises BadInput: when it raises, or returns what is neither a pool nor Declined, or a
-        pool whose buffers the kit cannot read.
+    :raises BadInput: when it raises, or returns what is neither Declined nor anything like what
+        was asked for.
     """
-    asked = f"{type(request).__name__}({request.dtype}, page_size={request.page_size})"
+    asked = _shown(request)
+    what_for, protocol = _ASKED_FOR.get(type(request), ("a pool", KVPool))
     try:
         pool: object = factory(request)
     except Exception as error:
@@ -57,14 +80,19 @@ def build(factory: Factory, request: LeafRequest) -> KVPool | Declined:
         ) from error
     if isinstance(pool, Declined):
         return pool
-    doors = [m.name for m in members_of(KVPool) if m.kind == "method"]
+    doors = [m.name for m in members_of(protocol) if m.kind == "method"]
     if isinstance(pool, type) or not any(hasattr(type(pool), door) for door in doors):
         what = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
         raise BadInput(
-            f"the factory returned {what} for {asked}, which has none of a pool's doors "
-            f"({', '.join(doors)}); return a pool, or kvproto.protocols.Declined(reason)"
+            f"the factory returned {what} for {asked}, which has none of {what_for}'s doors "
+            f"({', '.join(doors)}); return {what_for}, or kvproto.protocols.Declined(reason)"
         )
-    return cast("KVPool", pool)
+    return pool
+
+
+def _shown(request: object) -> str:
+    known = [name for name in ("dtype", "size", "page_size") if hasattr(request, name)]
+    return f"{type(request).__name__}({', '.join(f'{n}={getattr(request, n)}' for n in known)})"
 
 
 def _told(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,9 +62,30 @@ class KVBench(Bench):
         return self.oracle.source == "read doors"
 
     @property
-    def layer_ids(self) -> range:
-        """The global ids of the requested layers."""
+    def layer_ids(self) -> Sequence[int]:
+        """The global ids of the layers that the pool's doors serve."""
         return range(self.request.start_layer, self.request.end_layer)
+
+    @property
+    def page_layer_ids(self) -> Sequence[int]:
+        """Those of them whose rows are in the regions that are exported by page."""
+        return self.layer_ids
+
+    @property
+    def foreign_layer_ids(self) -> list[int]:
+        """Ids that the pool does not own: around those it does, between them, and -1."""
+        owned = self.layer_ids
+        first = owned[0] if owned else self.request.start_layer
+        near = {
+            -1,
+            0,
+            first,
+            first - 1,
+            first - len(owned),
+            len(owned) - 1,
+            *(i + 1 for i in owned),
+        }
+        return sorted(near - set(owned))
 
     @property
     def slots(self) -> int:
@@ -76,8 +97,20 @@ class KVBench(Bench):
         """What a token has of its own: a latent row is its own value."""
         return ("key", "value") if isinstance(self.request, MHALeafRequest) else ("key",)
 
-    def row_shape(self, side: Side) -> tuple[int, int]:
-        """Heads and width of a row."""
+    @property
+    def packed(self) -> bool:
+        """Whether a row is bytes of several element types: latents, their scales, rope."""
+        return self.request.quant_scheme == "dsa_fp8_packed"
+
+    def token_bytes(self, layer_id: int | None = None) -> int:
+        """Bytes of a token's rows in a layer, packed scales among them."""
+        if isinstance(self.request, DSALeafRequest):
+            return self.request.kv_cache_dim * self.request.dtype.itemsize
+        shapes = [self.row_shape(side, layer_id) for side in self.sides]
+        return sum(heads * width for heads, width in shapes) * self.request.dtype.itemsize
+
+    def row_shape(self, side: Side, layer_id: int | None = None) -> tuple[int, int]:
+        """Heads and width of a row; of the first layer by default, where layers differ."""
         match self.request:
             case MHALeafRequest(head_num=heads, head_dim=width):
                 return heads, width if side == "key" else self.request.value_head_dim
@@ -87,18 +120,19 @@ class KVBench(Bench):
             ):
                 return 1, rank + rope if side == "key" else rank
 
-    def rows(self, side: Side, n: int, salt: int = 0) -> Tensor:
+    def rows(self, side: Side, n: int, salt: int = 0, layer_id: int | None = None) -> Tensor:
         """`[n, heads, width]` float32: integers 1..7, another sequence in each row and side."""
-        heads, width = self.row_shape(side)
+        heads, width = self.row_shape(side, layer_id)
         count = torch.arange(n * heads * width, dtype=torch.int64)
         step = 3 if side == "key" else 5
         return (1 + (count * step + count // width + salt) % 7).view(n, heads, width).float()
 
-    def pair(self, n: int, salt: int = 0) -> tuple[Tensor, Tensor]:
-        """Key and value rows in the request's dtype, bf16 where that is fp8."""
+    def pair(self, n: int, salt: int = 0, layer_id: int | None = None) -> tuple[Tensor, Tensor]:
+        """Key and value rows for a layer in the request's dtype, bf16 where that is fp8."""
         quantised = self.request.dtype.itemsize == 1
         dtype = torch.bfloat16 if quantised else self.request.dtype
-        return self.rows("key", n, salt).to(dtype), self.rows("value", n, salt + 1).to(dtype)
+        key, value = self.rows("key", n, salt, layer_id), self.rows("value", n, salt + 1, layer_id)
+        return key.to(dtype), value.to(dtype)
 
     def write(self, loc: Tensor, k: Tensor, v: Tensor, layer_id: int | None = None) -> None:
         """`set_kv_buffer` on a layer, the first one by default."""
@@ -107,13 +141,26 @@ class KVBench(Bench):
 
     def stored(self, side: Side, layer_id: int | None = None) -> Tensor:
         """All rows of a layer as the oracle finds them, float32."""
-        return self.oracle.rows(side, self.layer_ids[0] if layer_id is None else layer_id).float()
+        return self.stored_raw(side, layer_id).float()
+
+    def stored_raw(self, side: Side, layer_id: int | None = None) -> Tensor:
+        """The same, as the elements that are stored."""
+        return self.oracle.rows(side, self.layer_ids[0] if layer_id is None else layer_id)
+
+    def slots_in(self, layer_id: int | None = None) -> int:
+        """Rows of the buffers of a layer; of the first layer by default."""
+        return self.slots
+
+    def slot_of(self, loc: int, layer_id: int | None = None) -> int:
+        """The row of a location in a layer's own space; 0 for one that has none there."""
+        return loc
 
     def expect_rows(
         self, call: str, side: Side, rows: Mapping[int, Tensor], layer_id: int | None = None
     ) -> None:
-        """Exactly these rows are stored and every other row of the layer is zero."""
-        expected = torch.zeros(self.slots, *self.row_shape(side))
-        for slot, row in rows.items():
-            expected[slot] = row.float()
+        """Exactly these rows, by location, are stored; every other row of the layer is zero."""
+        expected = torch.zeros(self.slots_in(layer_id), *self.row_shape(side, layer_id))
+        for loc, row in rows.items():
+            if slot := self.slot_of(loc, layer_id):
+                expected[slot] = row.float()
         self.expect_same(call, self.stored(side, layer_id), expected, f"{side} row")

@@ -29,12 +29,21 @@ class Profile:
 PROFILES = (
     Profile("attention", "KVPool", ("KVPool",), ("leaf", "mha", "mla", "fp8", "write", "swa")),
     Profile("graph capture", "KVPool", ("KVPool",), ("sync-free",)),
-    Profile("PD transfer", "KVPool", ("Transferable",), ("transfer",)),
+    Profile("PD transfer", "KVPool", ("Transferable",), ("transfer", "state-transfer")),
     Profile("retraction", "KVPool", ("HostCopyable",), ("host-copy",)),
-    Profile("host tier", "KVPool", ("DeclaresRegions", "SizeReporting"), ("size", "transfer")),
+    Profile(
+        "host tier",
+        "KVPool",
+        ("DeclaresRegions", "SizeReporting"),
+        ("size", "transfer", "host-tier"),
+    ),
     Profile("speculative", "KVPool", ("Movable",), ("move",)),
+    Profile("SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "composite")),
+    Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
     Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer",)),
-    Profile("scheduling", "SlotAllocator", ("SlotAllocator",), ("alloc",)),
+    Profile("scheduling", "SlotAllocator", ("SlotAllocator",), ("alloc", "swa-alloc")),
+    Profile("batching", "RequestPool", ("RequestPool",), ("request",)),
+    Profile("state slots", "StateSlotAllocator", ("StateSlotAllocator",), ("state-slots",)),
     Profile("recurrent state", "StatePool", ("StatePool",), ("state",)),
 )
 """In the order reports show them."""

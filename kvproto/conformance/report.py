@@ -33,7 +33,8 @@ class Finding:
 class LawResult:
     """One law on one spec. `finding` is set unless it passed or was blocked.
 
-    `note` says which law blocked it, or why its failure was expected.
+    `note` says which law blocked it, why its failure was expected, or what a passing law tells of
+    its run.
     """
 
     rule: Law
@@ -65,12 +66,16 @@ class LawResult:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One class that the factory built: what it can do, by detection, and in which geometries."""
+    """One class that the factory built: what it can do, by detection, and in which geometries.
+
+    `over` is set on composites of the kit's own: the class of the factory's leaves in them.
+    """
 
     name: str
     specs: tuple[str, ...]
     by_fallback: bool
     capabilities: tuple[CapabilityVerdict, ...]
+    over: str = ""
 
     def has(self, capability: str) -> bool:
         """Was the capability detected?"""

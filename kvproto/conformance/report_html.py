@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from kvproto._version import __version__
 
-from .capabilities import POOL_CAPABILITIES
+from .capabilities import ALLOCATOR_CAPABILITIES, POOL_CAPABILITIES
 from .law import Law
 from .profiles import ProfileVerdict, profile_verdicts
 from .report import LawResult, LawStatus, Report, Subject
@@ -101,7 +101,7 @@ def _capability(law: Law) -> str:
 
 
 def _question(name: str) -> str:
-    for protocol in POOL_CAPABILITIES:
+    for protocol in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES):
         if protocol.__name__ == name:
             return (protocol.__doc__ or "").strip().split("\n", 1)[0]
     return "What is offered is offered whole."

@@ -25,7 +25,7 @@ def report_data(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "implementation": {
             "factory": report.target,
-            "classes": [subject.name for subject in report.subjects],
+            "classes": [each.name for each in report.subjects if not each.over],
         },
         "versions": {
             "kvproto": __version__,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeAlias
 
 from kvproto._bad_input import BadInput
 from kvproto.protocols import Declined, supports
@@ -17,10 +18,13 @@ from .broken import LawBroken
 from .factory import Factory, build
 from .isolated import run_in_child
 from .law import Law
+from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
 from .specs import Spec
 
 __all__ = ["Built", "Progress", "run_laws"]
+
+_Verdict: TypeAlias = tuple[LawStatus, Finding | None, str]
 
 Progress = Callable[[int, int, str], None]
 """Told how many geometries are done, of how many, and which is next."""
@@ -28,30 +32,38 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A subject that the factory built for a spec."""
+    """A subject that the factory built for a spec.
+
+    `over` is set on composites of the kit's own: the class of the vendor's leaves in them.
+    """
 
     spec: Spec
     subject: object
+    factory: Factory
+    over: str = ""
 
     @property
     def name(self) -> str:
-        """The name of its class."""
-        return type(self.subject).__qualname__
+        """The name of its class, and of the leaves' where it is not the vendor's."""
+        own = type(self.subject).__qualname__
+        return f"{own.split('[', 1)[0]} over {self.over}" if self.over else own
 
 
 def run_laws(
-    factory: Factory, built: Sequence[Built], laws: Sequence[Law], seed: int, progress: Progress
+    built: Sequence[Built], laws: Sequence[Law], seed: int, progress: Progress
 ) -> list[LawResult]:
     """Every law on every subject it binds, each on a fresh one."""
     results: list[LawResult] = []
     for done, each in enumerate(built):
         progress(done, len(built), each.spec.name)
-        results += _run_spec(factory, each, laws, seed)
+        results += _run_spec(each, laws, seed, broken_by_leaves(results) if each.over else {})
     progress(len(built), len(built), "")
     return results
 
 
-def _run_spec(factory: Factory, built: Built, laws: Iterable[Law], seed: int) -> list[LawResult]:
+def _run_spec(
+    built: Built, laws: Iterable[Law], seed: int, by_leaves: Mapping[str, str]
+) -> list[LawResult]:
     results: list[LawResult] = []
     failed: set[str] = set()
     for law in laws:
@@ -59,46 +71,58 @@ def _run_spec(factory: Factory, built: Built, laws: Iterable[Law], seed: int) ->
             continue
         place = (law, built.name, built.spec.name, seed)
         blocker = next((need for need in law.needs if need in failed), "")
+        blocker = blocker or next((by_leaves[f] for f in relies_on(law) if f in by_leaves), "")
         if blocker:
             results.append(LawResult(*place, "blocked", note=f"blocked by {blocker}"))
             continue
-        status, finding = _judged(factory, built.spec, law, seed)
+        status, finding, note = _judged(built.factory, built.spec, law, seed)
         if status == "failed":
             failed.add(law.id)
-        results.append(LawResult(*place, status, finding))
+        results.append(LawResult(*place, status, finding, note))
     return results
 
 
 def _binds(law: Law, built: Built) -> bool:
-    if not issubclass(type(bench_for(built.spec.request, built.subject)), law.bench):
+    if built.over and not binds_over_leaves(law):
         return False
-    return law.applies(built.spec.request) and all(
+    bench = bench_for(built.spec.request, built.subject)
+    if not isinstance(bench, law.bench):
+        return False
+    return law.applies(bench.request) and all(
         supports(built.subject, capability) for capability in law.capabilities
     )
 
 
-def _judged(factory: Factory, spec: Spec, law: Law, seed: int) -> tuple[LawStatus, Finding | None]:
+def _judged(factory: Factory, spec: Spec, law: Law, seed: int) -> _Verdict:
     judge = partial(_judge, factory, spec, law, seed)
     if not law.hazardous:
         return judge()
     try:
         return run_in_child(judge)
     except LawBroken as broken:
-        return "failed", Finding(broken.call, broken.expected, broken.got)
+        return "failed", Finding(broken.call, broken.expected, broken.got), ""
 
 
-def _judge(factory: Factory, spec: Spec, law: Law, seed: int) -> tuple[LawStatus, Finding | None]:
+def _judge(factory: Factory, spec: Spec, law: Law, seed: int) -> _Verdict:
+    pool = _build_again(factory, spec)
+    try:
+        bench = bench_for(spec.request, pool, seed)
+        bench.another = partial(_build_again, factory, spec)
+        bench.build = partial(build, factory)
+        bench.prepare()
+        law.run(bench)
+    except LawBroken as broken:
+        return "failed", Finding(broken.call, broken.expected, broken.got), ""
+    except Exception as error:  # whatever a pool raises where the law allows nothing is a finding
+        return "failed", _unexpected(law, error), ""
+    return _passed(bench), None, bench.note
+
+
+def _build_again(factory: Factory, spec: Spec) -> Any:
     pool = build(factory, spec.request)
     if isinstance(pool, Declined):
         raise BadInput(f"the factory served {spec.name} once and then declined: {pool.reason}")
-    try:
-        bench = bench_for(spec.request, pool, seed)
-        law.run(bench)
-    except LawBroken as broken:
-        return "failed", Finding(broken.call, broken.expected, broken.got)
-    except Exception as error:  # whatever a pool raises where the law allows nothing is a finding
-        return "failed", _unexpected(law, error)
-    return _passed(bench), None
+    return pool
 
 
 def _passed(bench: Bench) -> LawStatus:

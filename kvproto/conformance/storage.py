@@ -7,19 +7,28 @@ from typing import cast
 
 import torch
 
-__all__ = ["owned_bytes"]
+__all__ = ["owned_bytes", "owned_storages"]
 
 
 def owned_bytes(pool: object, slots: int) -> int:
     """Bytes of the storages behind all tensors the pool holds that have a row a slot (or page)."""
+    return sum(owned_storages(pool, slots).values())
+
+
+def owned_storages(pool: object, slots: int) -> dict[int, int]:
+    """Their addresses, and the bytes of each."""
     seen: dict[int, int] = {}
-    for value in vars(pool).values():
-        for tensor in _flat(value):
-            if isinstance(tensor, torch.Tensor) and tensor.numel() >= slots:
-                storage = tensor.untyped_storage()
-                seen[storage.data_ptr()] = storage.nbytes()
-    return sum(seen.values())
+    for tensor in _flat(list(vars(pool).values())):
+        if isinstance(tensor, torch.Tensor) and tensor.numel() >= slots:
+            storage = tensor.untyped_storage()
+            seen[storage.data_ptr()] = storage.nbytes()
+    return seen
 
 
 def _flat(value: object) -> Iterable[object]:
-    return cast("Iterable[object]", value) if isinstance(value, (list, tuple)) else (value,)
+    """The value, or what lists, tuples and dictionaries hold, however deep."""
+    if isinstance(value, dict):
+        value = list(cast("dict[object, object]", value).values())
+    if not isinstance(value, (list, tuple)):
+        return (value,)
+    return [each for part in cast("Iterable[object]", value) for each in _flat(part)]

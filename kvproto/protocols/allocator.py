@@ -53,9 +53,10 @@ class SlotAllocator(Capability, Protocol):
         ...
 
     def free(self, free_index: Tensor, /) -> None:
-        """Take slots back, `[n]`, in any order; a page is free once any of its slots is freed.
+        """Take slots back, `[n]` int32 or int64, in any order; a page goes with any of its slots.
 
-        Inside a free group the tensor is copied: the caller may overwrite it at once.
+        The caller may overwrite the tensor at once, inside a free group too. What is free already
+        or can never be owned is ignored, or refused by raising before anything is freed.
         """
         ...
 

@@ -101,11 +101,17 @@ class StateSlotAllocator(Capability, Protocol):
         ...
 
     def free(self, free_index: Tensor, /) -> None:
-        """Take slots back, `[n]`, in any order; none may be free already."""
+        """Take slots back, `[n]` int32 or int64, in any order; the caller may overwrite it at once.
+
+        A slot that is free already, slot 0 and what is out of range never become free.
+        """
         ...
 
     def alloc_group_begin(self, num_reqs: int, /) -> None:
-        """Expect up to `num_reqs` calls of `alloc(1)`; slots may be taken ahead for them."""
+        """Expect up to `num_reqs` calls of `alloc(1)`; slots may be taken ahead for them.
+
+        A group that was left open ends first. More calls than that are served too.
+        """
         ...
 
     def alloc_group_end(self) -> None:

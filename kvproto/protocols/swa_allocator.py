@@ -16,8 +16,9 @@ __all__ = ["SWAAllocator"]
 class SWAAllocator(SlotAllocator, Protocol):
     """Can the allocator free a token's window slot before its full one?
 
-    The ids it lends are full locations; each has a window peer until the peer is freed. All
-    paths skip locations without a peer, so location 0 of the window space is never freed.
+    The ids it lends are full locations; each has a window peer until the peer is freed. What
+    continues on a page whose peer was freed has none. All paths skip locations without a peer, so
+    location 0 of the window space is never freed.
     """
 
     @property

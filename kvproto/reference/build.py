@@ -28,7 +28,7 @@ def build_reference_leaf(request: DSALeafRequest, /) -> DSALeaf | Declined: ...
 def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaf | Declined: ...
 @overload
 def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Declined: ...
-def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Declined:
+def build_reference_leaf(request: object, /) -> MHALeaf | MLALeaf | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
     With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
@@ -49,6 +49,8 @@ def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Decline
             return _declined("MLA", request, "'latent_rows' with 'none' or 'fp8_scaled'")
         case DSALeafRequest():
             return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
+        case _:  # whoever calls may know more kinds of requests than there are of leaves
+            return Declined(f"{type(request).__name__} is no request for a leaf")
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

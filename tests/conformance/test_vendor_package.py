@@ -46,6 +46,8 @@ def test_the_command_agrees(installed: Path) -> None:
     done = run([*command, "--cannot", "HostCopyable=recomputed"], installed)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AcmePool; 5 geometries served" in done.stdout
+    for words in ("SWAPool over AcmePool", "✓ SWA composite", "✓ hybrid composite"):
+        assert words in done.stdout
 
 
 def test_a_wrong_claim_fails(installed: Path) -> None:

@@ -21,13 +21,12 @@ from .leaf import OWNED
 )
 def round_trip(bench: KVBench) -> None:
     """A copy taken with the callers' keywords and loaded elsewhere restores every layer's rows."""
-    written = {i: bench.pair(2, salt=i) for i in bench.layer_ids}
+    written = {i: bench.pair(2, salt=i, layer_id=i) for i in bench.layer_ids}
     for layer_id, (k, v) in written.items():
         bench.write(torch.tensor([1, 2]), k, v, layer_id)
     copy = bench.pool.get_cpu_copy(torch.tensor([2, 1]), mamba_indices=None, req_pool_index=0)
-    blank = [torch.zeros_like(x) for x in written[bench.layer_ids[0]]]
-    for layer_id in bench.layer_ids:
-        bench.write(torch.tensor([1, 2]), blank[0], blank[1], layer_id)
+    for layer_id, (k, v) in written.items():
+        bench.write(torch.tensor([1, 2]), torch.zeros_like(k), torch.zeros_like(v), layer_id)
     to = torch.tensor([3, 4])
     bench.pool.load_cpu_copy(copy, to, mamba_indices=None, req_pool_index=0)
     for layer_id, pair in written.items():

@@ -21,13 +21,13 @@ from .leaf import OWNED
 )
 def overlap(bench: KVBench) -> None:
     """A move reads all sources before it writes a target, in every layer."""
-    k, v = bench.pair(4)
     for tgt, src in (([1, 2, 3], [2, 3, 4]), ([2, 3, 4], [1, 2, 3])):
         for layer_id in bench.layer_ids:
-            bench.write(torch.tensor([1, 2, 3, 4]), k, v, layer_id)
+            bench.write(torch.tensor([1, 2, 3, 4]), *bench.pair(4, layer_id=layer_id), layer_id)
         bench.pool.move_kv_cache(torch.tensor(tgt), torch.tensor(src))
         for layer_id in bench.layer_ids:
-            for side, rows in zip(bench.sides, (k, v), strict=False):
+            pair = bench.pair(4, layer_id=layer_id)
+            for side, rows in zip(bench.sides, pair, strict=False):
                 expected = {slot: rows[slot - 1] for slot in (1, 2, 3, 4)}
                 expected |= {t: rows[s - 1] for t, s in zip(tgt, src, strict=True)}
                 bench.expect_rows(f"move_kv_cache({tgt}, {src})", side, expected, layer_id)

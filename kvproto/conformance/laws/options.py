@@ -22,8 +22,8 @@ from .leaf import OWNED
 )
 def layer_override(bench: KVBench) -> None:
     """The override names the layer that is written, whatever the layer object says."""
-    k, v = bench.pair(1)
     loc, last = torch.tensor([1]), bench.layer_ids[-1]
+    k, v = bench.pair(1, layer_id=last)
     for layer in (None, LayerStub(bench.layer_ids[0])):
         bench.pool.set_kv_buffer(layer, loc, k, v, layer_id_override=last)
     for layer_id in bench.layer_ids:

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kvproto.protocols import KVPool, Movable
+from kvproto.protocols import IndexerCapable, KVPool, MLALatent, Movable
 
 from ..broken import LawBroken
-from ..kv_bench import KVBench
+from ..kv_bench import KVBench, LayerStub
+from ..latent_bench import LatentBench, has_index_keys
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -61,7 +62,7 @@ def write(bench: KVBench) -> None:
     """A write runs no operation whose shape or control flow depends on the locations."""
     k, v = bench.pair(3)
     loc = torch.tensor([0, 2, -1])
-    _run_traced("set_kv_buffer(loc=[0, 2, -1], ...)", lambda: bench.write(loc, k, v))
+    run_traced("set_kv_buffer(loc=[0, 2, -1], ...)", lambda: bench.write(loc, k, v))
 
 
 @law(
@@ -75,10 +76,46 @@ def write(bench: KVBench) -> None:
 def move(bench: KVBench) -> None:
     """A move runs no operation whose shape or control flow depends on the locations."""
     tgt, src = torch.tensor([0, 2, -1]), torch.tensor([1, 1, 1])
-    _run_traced("move_kv_cache([0, 2, -1], [1, 1, 1])", lambda: bench.pool.move_kv_cache(tgt, src))
+    run_traced("move_kv_cache([0, 2, -1], [1, 1, 1])", lambda: bench.pool.move_kv_cache(tgt, src))
 
 
-def _run_traced(call: str, action: Callable[[], object]) -> None:
+@law(
+    "sync-free.latent",
+    MLALatent,
+    KVPool,
+    applies=has_layers,
+    needs=OWNED,
+    check="as for writes: fixed shapes in set_mla_kv_buffer and get_mla_kv_buffer too",
+)
+def latent(bench: LatentBench) -> None:
+    """Writing and reading rows in two parts runs no operation that depends on the locations."""
+    parts, loc = bench.split(bench.latent_rows(3)), torch.tensor([0, 2, -1])
+    layer, read = LayerStub(bench.layer_ids[0]), bench.pool.get_mla_kv_buffer
+    run_traced("set_mla_kv_buffer(loc=[0, 2, -1], ...)", lambda: bench.write_parts(loc, *parts))
+    run_traced("get_mla_kv_buffer(loc=[0, 2, -1])", lambda: read(layer, loc))
+
+
+@law(
+    "sync-free.indexer",
+    IndexerCapable,
+    applies=has_index_keys,
+    needs=OWNED,
+    check="seq_len_sum and max_seq_len are on the host: shapes follow from them, not from tensors",
+)
+def indexer(bench: LatentBench) -> None:
+    """Setting and gathering index keys runs no operation that depends on slots or lengths."""
+    rows, loc = bench.index_rows(3), torch.tensor([0, 2, -1])
+    lens, pages = torch.tensor([1, 1]), torch.tensor([[1], [2]])
+    layer_id, read = bench.index_layers[0], bench.pool.get_index_k_scale_buffer
+    run_traced("set_index_k_scale_buffer(...)", lambda: bench.write_index(loc, *rows))
+    run_traced("get_index_k_scale_buffer(...)", lambda: read(layer_id, lens, pages, 2, 1))
+
+
+def run_traced(call: str, action: Callable[[], object]) -> None:
+    """Run it where an operation that depends on data raises.
+
+    :raises LawBroken: naming the first such operation.
+    """
     try:
         with _RefuseDataDependent():  # type: ignore[no-untyped-call]
             action()

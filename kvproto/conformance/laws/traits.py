@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproto.protocols import (
     DeclaresTraits,
     DSALeafRequest,
+    KVLeaf,
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -18,6 +19,7 @@ from ..law import law
 @law(
     "traits.request",
     DeclaresTraits,
+    KVLeaf,
     check="declare what was built for this request, not what the class usually is",
 )
 def request(bench: KVBench) -> None:

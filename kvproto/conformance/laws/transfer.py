@@ -7,16 +7,18 @@ from itertools import pairwise
 import torch
 
 from kvproto.protocols import (
+    BlockScaled,
     DeclaresRegions,
     KVLeaf,
     KVPool,
     LayerIdReporting,
+    StateTransferable,
     Transferable,
     buf_infos,
 )
 
 from ..broken import LawBroken
-from ..kv_bench import KVBench
+from ..kv_bench import KVBench, Side
 from ..law import has_layers, law
 from ..oracle import peek, poke
 from ..storage import owned_bytes
@@ -70,7 +72,8 @@ def item_len(bench: KVBench) -> None:
         for side in bench.sides:
             got = bench.stored(side, layer_id)
             expected = _filled(bench, side, layer_id)
-            expected[page : 2 * page] = expected[2 * page : 3 * page]
+            if layer_id in bench.page_layer_ids:
+                expected[page : 2 * page] = expected[2 * page : 3 * page]
             bench.expect_same(
                 "page 2's bytes copied over page 1 of every region", got, expected, f"{side} row"
             )
@@ -83,22 +86,22 @@ def item_len(bench: KVBench) -> None:
     check="a buffer left out: index keys, scales, a draft's layers",
 )
 def complete(bench: KVBench) -> None:
-    """Every per-token byte the pool owns is in exactly one exported region."""
-    pointers, lengths, _ = bench.pool.get_contiguous_buf_infos()
-    spans = sorted(zip(pointers, lengths, strict=True))
-    for (a, length), (b, _) in pairwise(spans):
+    """Every per-token byte the pool owns is in exactly one exported region, of pages or state."""
+    spans = sorted(exported(bench.pool))
+    for (a, length, _), (b, _, _) in pairwise(spans):
         if a + length > b:
             raise LawBroken(
-                "get_contiguous_buf_infos()",
+                "the exported regions",
                 expected="regions that do not overlap",
                 got=f"{length} bytes at {a:#x} reach past {b:#x}",
             )
     owned = owned_bytes(bench.pool, bench.slots)
-    if sum(lengths) != owned:
+    total = sum(length for _, length, _ in spans)
+    if total != owned:
         raise LawBroken(
-            "get_contiguous_buf_infos()",
+            "the exported regions",
             expected=f"{owned} bytes, as the pool's per-token tensors hold",
-            got=f"{sum(lengths)} bytes exported",
+            got=f"{total} bytes exported",
         )
 
 
@@ -125,10 +128,10 @@ def layer_ids(bench: KVBench) -> None:
     """Each exported region has one reported layer id, and the ids are those of the stage."""
     ids = bench.pool.get_kv_layer_ids()
     regions = len(bench.pool.get_contiguous_buf_infos()[0])
-    if len(ids) != regions or set(ids) != set(bench.layer_ids):
+    if len(ids) != regions or set(ids) != set(bench.page_layer_ids):
         raise LawBroken(
             "get_kv_layer_ids()",
-            expected=f"{regions} ids out of {list(bench.layer_ids)}",
+            expected=f"{regions} ids out of {list(bench.page_layer_ids)}",
             got=str(ids),
         )
 
@@ -140,28 +143,38 @@ def layer_ids(bench: KVBench) -> None:
     check="derive both from one description",
 )
 def regions(bench: KVBench) -> None:
-    """The descriptors are those that follow from the declared regions."""
-    told = tuple(list(part) for part in bench.pool.get_contiguous_buf_infos())
-    declared = buf_infos(bench.pool.buffer_regions())
+    """The descriptors, of pages and then of state, are those that follow from the regions."""
+    told = exported(bench.pool)
+    declared = list(zip(*buf_infos(bench.pool.buffer_regions()), strict=True))
     if told != declared:
-        raise LawBroken("get_contiguous_buf_infos()", expected=str(declared), got=str(told))
+        raise LawBroken("the exported regions", expected=str(declared), got=str(told))
+
+
+def exported(pool: Transferable) -> list[tuple[int, int, int]]:
+    """Pointer, length and item length of all regions with bytes: of pages, state and scales."""
+    tables = [pool.get_contiguous_buf_infos()]
+    if isinstance(pool, StateTransferable):
+        tables.append(pool.get_state_buf_infos())
+    if isinstance(pool, BlockScaled):
+        tables.append(pool.get_kv_scale_buf_infos())
+    return [entry for table in tables for entry in zip(*table, strict=True) if entry[1]]
 
 
 def _page_bytes(bench: KVBench) -> int:
-    widths = [heads * width for heads, width in map(bench.row_shape, bench.sides)]
-    request = bench.request
-    return sum(widths) * request.dtype.itemsize * request.page_size * request.layer_num
+    return sum(map(bench.token_bytes, bench.page_layer_ids)) * bench.request.page_size
 
 
 def _fill_pages(bench: KVBench) -> None:
     loc = torch.arange(1, bench.slots)
     for layer_id in bench.layer_ids:
-        k, v = bench.pair(bench.slots, salt=layer_id)
+        k, v = bench.pair(bench.slots, salt=layer_id, layer_id=layer_id)
         bench.write(loc, k[1:], v[1:], layer_id)
 
 
-def _filled(bench: KVBench, side: str, layer_id: int) -> torch.Tensor:
-    k, v = bench.pair(bench.slots, salt=layer_id)
-    rows = (k if side == "key" else v).float()
-    rows[0] = 0
-    return rows
+def _filled(bench: KVBench, side: Side, layer_id: int) -> torch.Tensor:
+    pair = bench.pair(bench.slots, salt=layer_id, layer_id=layer_id)
+    filled = torch.zeros(bench.slots_in(layer_id), *bench.row_shape(side, layer_id))
+    for loc, row in enumerate(pair[0 if side == "key" else 1]):
+        if slot := bench.slot_of(loc, layer_id):
+            filled[slot] = row.float()
+    return filled

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import declarations, kv
+from . import accounts, composites, declarations, kv, latent
 from .registry import MUTANTS, Killed, Mutant, run_mutants
 
-__all__ = ["MUTANTS", "Killed", "Mutant", "declarations", "kv", "run_mutants"]
+__all__ = [
+    "MUTANTS",
+    "Killed",
+    "Mutant",
+    "accounts",
+    "composites",
+    "declarations",
+    "kv",
+    "latent",
+    "run_mutants",
+]

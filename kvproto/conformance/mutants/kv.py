@@ -197,7 +197,7 @@ class OtherOrder(MHALeaf):
 @mutant("move.overlap", source="sgl-project/sglang#31215", serves=MHALeafRequest)
 class MovesInOrder(MHALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
-        for tgt, src in zip(tgt_loc.tolist(), src_loc.tolist(), strict=True):
+        for tgt, src in zip(map(int, tgt_loc), map(int, src_loc), strict=True):
             for buffer in (*self.k_buffer, *self.v_buffer):
                 move_rows(buffer, torch.tensor([tgt]), torch.tensor([src]))
 

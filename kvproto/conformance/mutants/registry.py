@@ -13,7 +13,7 @@ from ..factory import Factory
 from ..law import LAWS
 from ..report import LawResult
 
-__all__ = ["MUTANTS", "Killed", "Mutant", "mutant", "run_mutants"]
+__all__ = ["MUTANTS", "Killed", "Mutant", "from_keywords", "mutant", "run_mutants"]
 
 T = TypeVar("T", bound=type)
 
@@ -44,21 +44,32 @@ MUTANTS: list[Mutant] = []
 """Every mutant, in the order of their modules and lines."""
 
 
-def mutant(law: str, *, serves: type, source: str = "", **asked: Any) -> Callable[[T], T]:
+def from_keywords(cls: Any, request: Any) -> Any:
+    """For pools, whose requests hold the keywords of their constructors."""
+    return cls(**request.keywords())
+
+
+def mutant(
+    law: str,
+    *,
+    serves: type,
+    source: str = "",
+    build: Callable[[Any, Any], Any] = from_keywords,
+    **asked: Any,
+) -> Callable[[T], T]:
     """Register a class as a mutant that `law` kills.
 
-    It is built from the keywords of requests of type `serves`, and declines every other.
+    `build(cls, request)` makes one for requests of type `serves`; every other is declined.
     `source` names the public report of the fault, where there is one.
     """
 
     def register(cls: T) -> T:
-        def build(request: Any) -> Any:
+        def factory(request: Any) -> Any:
             if not isinstance(request, serves):
                 return Declined(f"{cls.__name__} serves {serves.__name__} only")
-            keywords: dict[str, Any] = getattr(request, "keywords")()  # noqa: B009
-            return cls(**keywords)
+            return build(cls, request)
 
-        MUTANTS.append(Mutant(cls.__name__, law, source, build, asked))
+        MUTANTS.append(Mutant(cls.__name__, law, source, factory, asked))
         return cls
 
     return register

@@ -90,9 +90,9 @@ class AcmePool:
 def build(request: Any) -> AcmePool | Declined:
     """Acme's factory."""
     match request:
-        case MHALeafRequest(layout="nhd", quant_scheme="none") if (
+        case MHALeafRequest(layout="nhd", quant_scheme="none", enable_memory_saver=False) if (
             request.value_head_dim == request.head_dim
         ):
             return AcmePool(request)
         case _:
-            return Declined("K and V rows of one width, not quantised")
+            return Declined("K and V rows of one width, not quantised, in memory that stays")

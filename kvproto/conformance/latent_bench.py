@@ -1,0 +1,148 @@
+"""A pool of latent rows on the bench: rows in two parts, and index keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from kvproto.protocols import DSALeafRequest, MLALeafRequest
+
+from .broken import LawBroken
+from .kv_bench import KVBench, LayerStub
+
+__all__ = ["IndexRow", "LatentBench", "has_index_keys", "is_packed", "shares_a_choice"]
+
+IndexRow = tuple[Tensor, float]
+"""The bytes of an index key and its scale."""
+
+
+class LatentBench(KVBench):
+    """The bench of pools that keep a latent and a rope part per token, and perhaps index keys."""
+
+    @property
+    def asked(self) -> MLALeafRequest | DSALeafRequest:
+        """The request, as one of latent rows."""
+        return cast("MLALeafRequest | DSALeafRequest", self.request)
+
+    @property
+    def kv_cache_dim(self) -> int:
+        """Elements of a stored row."""
+        return self.token_bytes() // self.request.dtype.itemsize
+
+    def latent_rows(self, n: int, salt: int = 0) -> Tensor:
+        """`[n, 1, kv_lora_rank + qk_rope_head_dim]`: rows whose parts lie side by side."""
+        return self.pair(n, salt)[0]
+
+    def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Views of the two parts, both with the strides of the whole row."""
+        rank = self.asked.kv_lora_rank
+        return rows[..., :rank], rows[..., rank:]
+
+    def write_parts(
+        self, loc: Tensor, latent: Tensor, rope: Tensor, layer_id: int | None = None
+    ) -> None:
+        """`set_mla_kv_buffer` on a layer, the first one by default."""
+        layer = LayerStub(self.layer_ids[0] if layer_id is None else layer_id)
+        self.pool.set_mla_kv_buffer(layer, loc, latent, rope)
+
+    @property
+    def index_layers(self) -> tuple[int, ...]:
+        """The global ids of the layers that have index keys of their own."""
+        return tuple(i for i in self.layer_ids if i not in self.shared_layers)
+
+    @property
+    def shared_layers(self) -> tuple[int, ...]:
+        """The global ids of the layers that reuse the choice of an earlier one."""
+        flags = self.asked.skip_topk_layers if isinstance(self.asked, DSALeafRequest) else ()
+        return tuple(i for i, shared in zip(self.layer_ids, flags, strict=False) if shared)
+
+    @property
+    def index_head_dim(self) -> int:
+        """Width of an index key; 0 where none were asked for."""
+        return self.asked.index_head_dim if isinstance(self.asked, DSALeafRequest) else 0
+
+    @property
+    def index_page_bytes(self) -> int:
+        """Bytes of a page of fp8 keys and float32 scales."""
+        return self.request.page_size * (self.index_head_dim + 4)
+
+    def index_rows(self, n: int, salt: int = 0) -> tuple[Tensor, Tensor]:
+        """`n` fp8 keys and float32 scales, all different."""
+        count = torch.arange(n * self.index_head_dim, dtype=torch.int64).view(n, -1)
+        column = torch.arange(n).unsqueeze(1)
+        keys = ((count + 11 * column + 3 * salt) % 120 + 1).to(torch.uint8)
+        return keys.view(torch.float8_e4m3fn), 0.5 + salt + torch.arange(n, dtype=torch.float32)
+
+    def write_index(
+        self, loc: Tensor, keys: Tensor, scales: Tensor, layer_id: int | None = None
+    ) -> None:
+        """`set_index_k_scale_buffer` on a layer, by default the first one with index keys."""
+        chosen = self.index_layers[0] if layer_id is None else layer_id
+        self.pool.set_index_k_scale_buffer(chosen, loc, keys, scales)
+
+    def fill_index(self) -> None:
+        """A key and a scale of its own for every slot but 0, in every layer that has some."""
+        loc = torch.arange(1, self.slots)
+        for layer_id in self.index_layers:
+            self.write_index(loc, *self.index_rows(len(loc), salt=layer_id), layer_id)
+
+    def expect_index(
+        self, call: str, rows: Mapping[int, IndexRow], layer_id: int | None = None
+    ) -> None:
+        """Exactly these index keys and scales are stored, and every other slot is zero."""
+        keys = torch.zeros(self.slots, self.index_head_dim, dtype=torch.uint8)
+        scales = torch.zeros(self.slots)
+        for slot, (key, scale) in rows.items():
+            keys[slot], scales[slot] = key.view(torch.uint8), scale
+        self.expect_index_is(call, keys, scales, layer_id)
+
+    def expect_index_is(
+        self, call: str, keys: Tensor, scales: Tensor, layer_id: int | None = None
+    ) -> None:
+        """These are the index keys and the scales of all slots."""
+        chosen = self.index_layers[0] if layer_id is None else layer_id
+        got_keys, got_scales = self.oracle.index(chosen)
+        self.expect_same(call, got_keys, keys, "index key of slot")
+        self.expect_same(call, got_scales.unsqueeze(1), scales.unsqueeze(1), "scale of slot")
+
+    def expect_waits(
+        self, door: str, read: Callable[[int], object], layer_ids: Iterable[int]
+    ) -> None:
+        """With a transfer counter registered, the door waits for the layer it reads, no other."""
+        waited: list[int] = []
+
+        class Counter:
+            def wait_until(self, threshold: int, /) -> None:
+                waited.append(threshold)
+
+        self.pool.register_layer_transfer_counter(Counter())
+        for layer_id in layer_ids:
+            waited.clear()
+            read(layer_id)
+            local = layer_id - self.request.start_layer
+            if set(waited) != {local}:
+                raise LawBroken(
+                    f"{door}(layer {layer_id}) with a counter registered",
+                    expected=f"a wait for layer {local} of the stage",
+                    got=f"waits: {waited or 'none'}",
+                )
+
+
+def has_index_keys(request: object, /) -> bool:
+    """For laws that need a layer with index keys of its own."""
+    if not isinstance(request, DSALeafRequest):
+        return False
+    return request.layer_num > sum(request.skip_topk_layers)
+
+
+def shares_a_choice(request: object, /) -> bool:
+    """For laws about layers without index keys of their own."""
+    return isinstance(request, DSALeafRequest) and any(request.skip_topk_layers)
+
+
+def is_packed(request: object, /) -> bool:
+    """For laws about rows of fp8 latents, float32 scales and bf16 rope."""
+    return isinstance(request, DSALeafRequest) and request.quant_scheme == "dsa_fp8_packed"

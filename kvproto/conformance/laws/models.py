@@ -1,0 +1,55 @@
+"""Random sequences of calls against a plain-Python model, shrunk to the shortest that fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kvproto.protocols import PagedAllocator, SlotAllocator, SWAAllocator
+
+from ..account_bench import AllocBench, PairBench
+from ..law import law
+from .alloc import ACCOUNTS
+from .swa_alloc import MAPPED
+
+
+def _small(request: Any) -> bool:
+    """Larger pages are the same to a model, and slower."""
+    return bool(request.page_size <= 4)
+
+
+@law(
+    "alloc.model",
+    SlotAllocator,
+    applies=_small,
+    needs=ACCOUNTS,
+    check="replay the calls of the finding; each is what the allocator was called with",
+)
+def alloc_model(bench: AllocBench) -> None:
+    """Whatever is called in whatever order, accounts are those of a plain-Python model."""
+    from ..models import SlotsMachine, play
+
+    if not isinstance(bench, PairBench):
+        bench.note = _coverage(play(SlotsMachine, bench), SlotsMachine.RULES)
+
+
+@law(
+    "swa-alloc.model",
+    SWAAllocator,
+    PagedAllocator,
+    applies=_small,
+    needs=MAPPED,
+    check="replay the calls of the finding; each is what the allocator was called with",
+)
+def pair_model(bench: PairBench) -> None:
+    """Whatever is called in whatever order, both spaces and the peers are those of a model."""
+    from ..models import PairMachine, play
+
+    bench.note = _coverage(play(PairMachine, bench), PairMachine.RULES)
+
+
+def _coverage(ran: Counter[str], rules: frozenset[str]) -> str:
+    """For the report: which rules of the machine ran, and how often."""
+    missed = sorted(rules - set(+ran))
+    note = f"{sum(ran.values())} steps, {len(+ran)} of {len(rules)} rules ran"
+    return f"{note}; not {', '.join(missed)}" if missed else note

@@ -1,0 +1,79 @@
+"""What two pools must agree on before a page travels between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from kvproto.protocols import (
+    DeclaresRegions,
+    Declined,
+    DSALeafRequest,
+    KVLeaf,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    peer_differences,
+)
+
+from ..broken import LawBroken
+from ..kv_bench import KVBench
+from ..law import has_layers, law
+
+_OTHER = {
+    torch.bfloat16: torch.float16,
+    torch.float16: torch.bfloat16,
+    torch.float8_e4m3fn: torch.float8_e5m2,
+    torch.float8_e5m2: torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz: torch.float8_e4m3fn,
+}
+"""Element types of the same width, which sizes alone cannot tell apart."""
+
+
+@law(
+    "transfer.fingerprint",
+    DeclaresRegions,
+    KVLeaf,
+    applies=lambda request: has_layers(request) and isinstance(request, LeafRequest),
+    check="declare what elements mean, not how they are stored, and one field per part of a row",
+)
+def fingerprint(bench: KVBench) -> None:
+    """Pools of the same request agree as peers; another dtype, page, layer or width is told."""
+    mine = bench.pool.buffer_regions()
+    other_size = replace(bench.request, size=bench.request.size + bench.request.page_size)
+    for name, request in (("the same", bench.request), ("a larger size", other_size)):
+        pool = bench.build(request)
+        if not isinstance(pool, Declined):
+            found = peer_differences(mine, pool.buffer_regions())
+            bench.expect(f"differences to a pool of {name}", expected=[], got=found)
+    for name, request in _others(bench.request):
+        pool = bench.build(request)
+        if isinstance(pool, Declined):
+            continue
+        if not peer_differences(mine, pool.buffer_regions()):
+            raise LawBroken(
+                f"differences to a pool with {name}", expected="at least one", got="none"
+            )
+
+
+def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:
+    page = 2 * request.page_size
+    yield f"pages of {page}", replace(request, page_size=page, size=2 * request.size)
+    first = request.start_layer + 1
+    yield f"layers from {first} on", replace(request, start_layer=first)
+    packed = request.quant_scheme == "dsa_fp8_packed"
+    if request.dtype in _OTHER and not packed:
+        yield f"{_OTHER[request.dtype]}", replace(request, dtype=_OTHER[request.dtype])
+    match request:
+        case MHALeafRequest(head_num=heads, head_dim=width):
+            if width % 2 == 0 and request.value_head_dim % 2 == 0:
+                half, v_half = width // 2, request.value_head_dim // 2
+                other = replace(request, head_num=2 * heads, head_dim=half, v_head_dim=v_half)
+                yield "twice the heads of half the width", other
+        case MLALeafRequest(kv_lora_rank=rank) | DSALeafRequest(kv_lora_rank=rank):
+            rope = request.qk_rope_head_dim
+            if rank != rope and not packed:
+                swapped = replace(request, kv_lora_rank=rope, qk_rope_head_dim=rank)
+                yield "latent and rope widths swapped", swapped

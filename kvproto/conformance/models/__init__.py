@@ -1,0 +1,10 @@
+"""Plain-Python models that allocators are held against, step by random step (needs hypothesis)."""
+
+from __future__ import annotations
+
+from .page_model import Differs, Request, Space
+from .pair_machine import PairMachine
+from .play import play
+from .slots_machine import SlotsMachine
+
+__all__ = ["Differs", "PairMachine", "Request", "SlotsMachine", "Space", "play"]

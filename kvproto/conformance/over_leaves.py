@@ -1,0 +1,72 @@
+"""Our composites over a vendor's leaves: what one leaf class is worth to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kvproto.protocols import (
+    CapabilityError,
+    Declined,
+    HybridComposite,
+    HybridPoolRequest,
+    SWAComposite,
+    SWAPoolRequest,
+)
+from kvproto.reference import build_reference_pool
+
+from .factory import Factory
+from .law import Law
+from .report import LawResult
+
+__all__ = ["binds_over_leaves", "broken_by_leaves", "leaf_name", "over_leaves", "relies_on"]
+
+_FAMILIES = ("swa", "hybrid", "composite")
+
+
+def binds_over_leaves(law: Law) -> bool:
+    """Is the law about composites? The others hold for the leaves by themselves."""
+    return law.family in _FAMILIES
+
+
+def relies_on(law: Law) -> tuple[str, str]:
+    """The families of laws that its leaves must keep for a composite to keep this one."""
+    return "leaf", law.id.split(".", 1)[1]
+
+
+def broken_by_leaves(results: Iterable[LawResult]) -> dict[str, str]:
+    """Of each family of laws that failed so far, the first that did."""
+    broken: dict[str, str] = {}
+    for result in results:
+        if result.status == "failed":
+            broken.setdefault(result.rule.family, result.law)
+    return broken
+
+
+def over_leaves(factory: Factory) -> Factory:
+    """A factory of window pairs and hybrids whose leaves are `factory`'s.
+
+    It declines where the factory declines a leaf, or serves what no composite can be built over;
+    law `platform.composite-over-vendor` says so of the leaf.
+    """
+
+    def build(request: Any) -> Any:
+        if not isinstance(request, SWAPoolRequest | HybridPoolRequest):
+            return Declined(f"{type(request).__name__} is no request for a composite")
+        try:
+            return build_reference_pool(request, build_leaf=factory)
+        except (CapabilityError, ValueError) as error:
+            return Declined(f"no composite over these leaves: {error}")
+
+    return build
+
+
+def leaf_name(composite: object) -> str:
+    """The class of the leaf that owns rows, the full one where both do."""
+    leaf: object = None
+    if isinstance(composite, SWAComposite):
+        sides = (composite.full_kv_pool, composite.swa_kv_pool)
+        leaf = next((side for side in sides if side.layer_num), sides[0])
+    elif isinstance(composite, HybridComposite):
+        leaf = composite.full_kv_pool
+    return type(leaf).__qualname__

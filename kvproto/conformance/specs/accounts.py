@@ -1,0 +1,62 @@
+"""Allocators, state slots and tables of rows: few enough slots that all of them are tried."""
+
+from __future__ import annotations
+
+from kvproto.protocols import (
+    AllocatorKind,
+    AllocatorRequest,
+    RequestPoolRequest,
+    StateSlotsRequest,
+    SWAAllocatorRequest,
+)
+
+from .spec import Spec
+
+__all__ = ["ACCOUNT_SPECS"]
+
+
+def _slots(kind: AllocatorKind, pages: int, page_size: int, *, need_sort: bool = False) -> Spec:
+    request = AllocatorRequest(
+        kind=kind,
+        size=pages * page_size,
+        page_size=page_size,
+        device="cpu",
+        need_sort=need_sort,
+    )
+    name = "alloc-token" if kind == "token" else f"alloc-page{page_size}"
+    return Spec(f"{name}{'-sorted' if need_sort else ''}", request)
+
+
+def _pair(
+    name: str, pages: int, swa_pages: int, page_size: int, *, need_sort: bool = False
+) -> Spec:
+    request = SWAAllocatorRequest(
+        size=pages * page_size,
+        size_swa=swa_pages * page_size,
+        page_size=page_size,
+        device="cpu",
+        need_sort=need_sort,
+    )
+    return Spec(f"pair-{name}", request)
+
+
+ACCOUNT_SPECS: tuple[Spec, ...] = (
+    _slots("token", 9, 1),
+    _slots("token", 9, 1, need_sort=True),
+    _slots("paged", 8, 1),
+    _slots("paged", 9, 4),
+    _slots("paged", 9, 4, need_sort=True),
+    _slots("paged", 7, 64),
+    _pair("page1", 12, 7, 1),
+    _pair("page4", 12, 7, 4),
+    _pair("page4-sorted", 12, 7, 4, need_sort=True),
+    _pair("page4-equal", 8, 8, 4),
+    _pair("page64", 9, 7, 64),
+    Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
+    Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
+    Spec(
+        "rows-pre-alloc",
+        RequestPoolRequest(size=3, max_context_len=5, device="cpu", pre_alloc_size=2),
+    ),
+)
+"""Every kind of account."""

@@ -1,0 +1,68 @@
+"""Leaves of latent rows, plain, fp8 and packed, with index keys and without."""
+
+from __future__ import annotations
+
+import torch
+
+from kvproto.protocols import DSALeafRequest, MLALeafRequest
+
+from .spec import Spec
+
+__all__ = ["LATENT_SPECS"]
+
+
+def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype) -> Spec:
+    request = MLALeafRequest(
+        size=6 * page_size,
+        page_size=page_size,
+        dtype=dtype,
+        quant_scheme="fp8_scaled" if dtype.itemsize == 1 else "none",
+        kv_lora_rank=16,
+        qk_rope_head_dim=8,
+        layer_num=len(layers),
+        start_layer=layers.start,
+        device="cpu",
+    )
+    return Spec(f"mla-{name}", request)
+
+
+def _dsa(
+    name: str,
+    page_size: int,
+    layers: range,
+    *,
+    widths: tuple[int, int, int] = (16, 8, 16),
+    packed: bool = False,
+    shared: tuple[bool, ...] = (),
+    pages: int = 3,
+) -> Spec:
+    rank, rope, index = widths
+    request = DSALeafRequest(
+        size=pages * page_size,
+        page_size=page_size,
+        dtype=torch.float8_e4m3fn if packed else torch.bfloat16,
+        quant_scheme="dsa_fp8_packed" if packed else "none",
+        kv_lora_rank=rank,
+        qk_rope_head_dim=rope,
+        index_head_dim=index,
+        skip_topk_layers=shared,
+        layer_num=len(layers),
+        start_layer=layers.start,
+        device="cpu",
+    )
+    return Spec(f"dsa-{name}", request)
+
+
+LATENT_SPECS: tuple[Spec, ...] = (
+    _mla("fp8-e4m3fn-page64", 64, range(1, 3), torch.float8_e4m3fn),
+    _mla("fp8-e5m2-page1", 1, range(4, 5), torch.float8_e5m2),
+    _mla("fp8-e4m3fnuz-page16", 16, range(2), torch.float8_e4m3fnuz),
+    _dsa("bf16-page64-stage", 64, range(8, 10), widths=(32, 8, 128)),
+    _dsa("packed-page64", 64, range(2), widths=(512, 64, 128), packed=True),
+    _dsa("packed-page16-stage", 16, range(3, 5), widths=(256, 8, 32), packed=True),
+    _dsa("bf16-page64-shared", 64, range(5, 9), shared=(False, True, False, True)),
+    _dsa("bf16-page1", 1, range(1, 3), pages=9),
+    _dsa("bf16-page16-all-shared", 16, range(2, 3), shared=(True,)),
+    _dsa("no-layers", 64, range(4, 4)),
+)
+"""fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice."""

@@ -1,0 +1,70 @@
+"""The models of allocators: every rule runs, and what they find is short and said in calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from kvproto.conformance import LawBroken, check_pool
+from kvproto.conformance.account_bench import AllocBench, PairBench
+from kvproto.conformance.models import PairMachine, SlotsMachine, play
+from kvproto.conformance.mutants.accounts import TakesAllForOwnedAfterClear
+from kvproto.conformance.specs.accounts import ACCOUNT_SPECS
+from kvproto.protocols import AllocatorRequest, SWAAllocatorRequest
+from kvproto.reference.build_any import build_reference
+
+
+def bench_of(kind: type[AllocBench], request: Any, seed: int = 0) -> AllocBench:
+    bench = kind(request, build_reference(request), seed)
+    bench.another = partial(build_reference, request)
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "asked"),
+    [
+        (SlotsMachine, AllocBench, AllocatorRequest),
+        (PairMachine, PairBench, SWAAllocatorRequest),
+    ],
+)
+def test_every_rule_runs_in_a_run_of_the_kit(
+    machine: Any, kind: type[AllocBench], asked: type
+) -> None:
+    requests: list[Any] = [s.request for s in ACCOUNT_SPECS if isinstance(s.request, asked)]
+    ran = Counter[str]()
+    for request in requests:
+        if request.page_size <= 4:
+            ran += play(machine, bench_of(kind, request))
+    assert set(ran) == machine.RULES
+
+
+def test_the_same_seed_plays_the_same_steps() -> None:
+    request = ACCOUNT_SPECS[0].request
+    first, again, other = (
+        play(SlotsMachine, bench_of(AllocBench, request, seed)) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_a_finding_is_a_short_sequence_of_calls() -> None:
+    request = ACCOUNT_SPECS[0].request
+    bench = bench_of(AllocBench, request)
+    bench.another = partial(
+        TakesAllForOwnedAfterClear, request.size, torch.int64, "cpu", None, False
+    )
+    with pytest.raises(LawBroken) as found:
+        play(SlotsMachine, bench)
+    assert "clear(); free([" in found.value.call
+    assert found.value.call.count(";") <= 4
+    assert found.value.expected.startswith("available_size() ")
+
+
+def test_what_ran_is_told_in_the_report() -> None:
+    report = check_pool(build_reference, laws=["alloc.model"], specs=["alloc-page4"])
+    assert [r.status for r in report.results] == ["passed"]
+    assert "of 16 rules ran" in report.results[0].note
