@@ -99,12 +99,17 @@ class AllocBench(Bench):
         return numbers(f"alloc({need_size})", self.pool.alloc(need_size), need_size)
 
     def take(self, need_size: int) -> list[int]:
-        """The slots, of which there must be as many."""
-        given = self.alloc(need_size)
+        """The slots of a new request, as engines ask for them; there must be as many."""
+        return self.must(f"alloc({need_size})", need_size, self.alloc(need_size))
+
+    def must(self, call: str, need_size: int, given: list[int] | None) -> list[int]:
+        """What was given.
+
+        :raises LawBroken: when that is None.
+        """
         if given is None:
-            available = self.pool.available_size()
-            got = f"None, with available_size() {available}"
-            raise LawBroken(f"alloc({need_size})", expected=f"{need_size} slots", got=got)
+            got = f"None, with available_size() {self.pool.available_size()}"
+            raise LawBroken(call, expected=f"{need_size} slots", got=got)
         return given
 
     def rest(self) -> list[int]:
@@ -253,19 +258,34 @@ class PairBench(AllocBench):
         lens = f"prefix_lens=[{len(row)}], seq_lens=[{len(row) + new}]"
         return f"alloc_extend_swa_tail({lens}, swa_tail_len={swa_tail_len})"
 
+    def take(self, need_size: int) -> list[int]:
+        """As prompts are: a pair with pages need not serve `alloc` to serve an engine."""
+        if self.page_size == 1:
+            return super().take(need_size)
+        call, given = self.extend_call([[]], [need_size]), self.extend([[]], [need_size])
+        return self.must(call, need_size, given)
+
     def tailed(self, new: int, swa_tail_len: int) -> list[int]:
         """A new request whose tail alone has peers."""
-        given = self.tail([], new, swa_tail_len)
-        if given is None:
-            call = self.tail_call([], new, swa_tail_len)
-            raise LawBroken(call, expected=f"{new} slots", got="None")
-        return given
+        call = self.tail_call([], new, swa_tail_len)
+        return self.must(call, new, self.tail([], new, swa_tail_len))
+
+    def evicted(self, new: int, left: int = 0) -> list[int]:
+        """A new request of which only the last tokens still have peers."""
+        row: list[int] = []
+        while len(row) < new:
+            part = self.take(min(new - len(row), self.pool.available_size()))
+            row += part
+            self.pool.free_swa(slots(part[: len(part) - left] if len(row) == new else part))
+        return row
 
     def rest(self) -> list[int]:
-        """With peers as long as there are any, then without."""
+        """With peers as long as there are any, then, with the peers freed, what is left."""
         given = self.take(self.pool.available_size())
         left = self.pool.full_available_size()
-        return [*given, *(self.tailed(left, 0) if left else [])]
+        if left and given:
+            self.pool.free_swa(slots(given))
+        return [*given, *(self.evicted(left) if self.pool.available_size() else ())]
 
     def expect_room(self, call: str, rows: Sequence[Sequence[int]]) -> None:
         """In the window the pages of the rows' peers are owned, and no others."""
@@ -292,12 +312,14 @@ class PairBench(AllocBench):
         """Once with the window short, or both, and once with the full space alone."""
         yield from super().shortages()
         self.pool.free_swa(slots(self.held))
-        self.held += self.tailed(self.pool.full_available_size() - self.page_size, 0)
+        self.held += self.evicted(self.pool.full_available_size() - self.page_size)
         yield "with all but one of the full pages owned, and no window page"
 
     def too_much(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """The same, and prompts with a tail."""
         yield from super().too_much()
+        if self.page_size == 1:
+            return
         full, window = (left // self.page_size + 1 for left in self.room())
         for pages, tail in ((full, 0), (full, 1), (window, window * self.page_size)):
             new = pages * self.page_size

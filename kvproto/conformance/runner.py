@@ -18,6 +18,7 @@ from .broken import LawBroken
 from .factory import Factory, build
 from .isolated import run_in_child
 from .law import Law
+from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
 from .specs import Spec
@@ -54,9 +55,10 @@ def run_laws(
 ) -> list[LawResult]:
     """Every law on every subject it binds, each on a fresh one."""
     results: list[LawResult] = []
-    for done, each in enumerate(built):
-        progress(done, len(built), each.spec.name)
-        results += _run_spec(each, laws, seed, broken_by_leaves(results) if each.over else {})
+    with one_thread():
+        for done, each in enumerate(built):
+            progress(done, len(built), each.spec.name)
+            results += _run_spec(each, laws, seed, broken_by_leaves(results) if each.over else {})
     progress(len(built), len(built), "")
     return results
 

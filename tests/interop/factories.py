@@ -9,15 +9,50 @@ target is -1 (see `faults.py`), which would end the process that runs the laws.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from sglang.srt.environ import envs
-from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
+from sglang.srt.mem_cache.memory_pool import (
+    DSATokenToKVPool,
+    MHATokenToKVPool,
+    MLATokenToKVPool,
+)
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
-from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    DSALeafRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    SWAAllocatorRequest,
+    SWAPoolRequest,
+)
 from tests.interop import single_rank  # noqa: F401
+from tests.interop.allocators import real_pair, real_single
 
-__all__ = ["mha", "mla", "swa"]
+__all__ = ["dsa", "mha", "mla", "slots", "swa"]
+
+
+def _import_the_engine() -> None:
+    """A first write imports most of sglang: done here, since the kit runs laws in children."""
+    pool = MHATokenToKVPool(
+        size=1,
+        page_size=1,
+        dtype=torch.float32,
+        head_num=1,
+        head_dim=1,
+        layer_num=1,
+        device="cpu",
+        enable_memory_saver=False,
+    )
+    row = torch.ones(1, 1, 1)
+    pool.set_kv_buffer(None, torch.tensor([1]), row, row, layer_id_override=0)
+
+
+_import_the_engine()
 
 
 def mha(request: LeafRequest) -> MHATokenToKVPool | Declined:
@@ -37,28 +72,53 @@ def mla(request: LeafRequest) -> MLATokenToKVPool | Declined:
     return Declined("MLATokenToKVPool holds latent rows")
 
 
-def swa(request: LeafRequest) -> SWAKVPool | Declined:
-    """sglang's window pair over plain pools: every second layer is a window layer.
-
-    The window space is as large as the full one, and every location is its own peer.
-    """
+def swa(request: Any) -> SWAKVPool | Declined:
+    """sglang's window pair, with the leaves that the request names."""
     match request:
-        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled", start_layer=0):
-            return _window_pair(request)
-    return Declined("SWAKVPool counts layers from 0 and is tried over plain NHD pools")
+        case SWAPoolRequest(full=MHALeafRequest() as full, window=MHALeafRequest() as window):
+            return _window_pair(request, full, window)
+    return Declined("SWAKVPool is a window pair, tried over plain pools of K and V rows")
 
 
-def _window_pair(request: MHALeafRequest) -> SWAKVPool:
-    by_composite = ("layer_num", "start_layer", "end_layer")
-    rows = {name: v for name, v in request.keywords().items() if name not in by_composite}
-    layers = range(request.layer_num)
+def _window_pair(
+    request: SWAPoolRequest, full: MHALeafRequest, window: MHALeafRequest
+) -> SWAKVPool:
+    heads = {
+        "head_num": full.head_num,
+        "head_dim": full.head_dim,
+        "v_head_dim": full.value_head_dim,
+        "swa_head_num": window.head_num,
+        "swa_head_dim": window.head_dim,
+        "swa_v_head_dim": window.value_head_dim,
+    }
     with envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True):
-        pool = SWAKVPool(
-            **rows,
-            size_swa=request.size,
-            full_attention_layer_ids=list(layers[::2]),
-            swa_attention_layer_ids=list(layers[1::2]),
+        return SWAKVPool(
+            size=full.size,
+            size_swa=window.size,
+            page_size=full.page_size,
+            dtype=full.dtype,
+            device="cpu",
+            full_attention_layer_ids=list(request.full_attention_layer_ids),
+            swa_attention_layer_ids=list(request.swa_attention_layer_ids),
+            **heads,
         )
-    slots = request.size + request.page_size
-    pool.register_mapping(torch.tensor([*range(slots), -1]))
-    return pool
+
+
+def dsa(request: Any) -> DSATokenToKVPool | Declined:
+    """sglang's pool of latent rows and index keys; its pages hold 64 tokens."""
+    match request:
+        case DSALeafRequest(page_size=64, index_head_dim=128):
+            keywords = request.keywords()
+            keywords["skip_topk_layers"] = list(request.skip_topk_layers) or None
+            return DSATokenToKVPool(**keywords)
+    return Declined("DSATokenToKVPool has index keys of 128 in pages of 64 tokens")
+
+
+def slots(request: Any) -> Any:
+    """sglang's allocators of one space and of a pair."""
+    match request:
+        case AllocatorRequest():
+            return real_single(request.size, request.page_size, request.need_sort)
+        case SWAAllocatorRequest():
+            return real_pair(request.size, request.size_swa, request.page_size, request.need_sort)
+    return Declined("token, paged and paired allocators")

@@ -10,13 +10,43 @@ from typing import Any
 from kvproto.conformance import LawResult, check_pool
 from tests.interop import factories
 
-__all__ = ["verdicts"]
+__all__ = ["FAMILIES", "verdicts"]
+
+FAMILIES = [
+    "declaration",
+    "fp8",
+    "host-copy",
+    "leaf.empty-and-duplicates",
+    "leaf.geometry",
+    "leaf.input-unmodified",
+    "leaf.layer-transfer-wait",
+    "leaf.layers-foreign",
+    "leaf.layers-owned",
+    "leaf.negative-loc",
+    "leaf.out-of-range",
+    "leaf.read-doors",
+    "leaf.row-width",
+    "leaf.slot-zero",
+    "leaf.strided-input",
+    "leaf.write-location-object",
+    "leaf.write-read",
+    "mha",
+    "move",
+    "size",
+    "sync-free",
+    "transfer.complete",
+    "transfer.item-len",
+    "transfer.lists",
+    "transfer.no-layers",
+    "write",
+]
+"""The laws asked of the real pools: others corrupt the memory of this very process there."""
 
 
 def verdicts() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
     """Pool -> law -> status -> spec -> what was found ("" where the law passed)."""
     chosen: tuple[Any, ...] = (factories.mha, factories.mla, factories.swa)
-    return {make.__name__: _by_law(check_pool(make).results) for make in chosen}
+    return {make.__name__: _by_law(check_pool(make, laws=FAMILIES).results) for make in chosen}
 
 
 def _by_law(results: Iterable[LawResult]) -> dict[str, dict[str, dict[str, str]]]:

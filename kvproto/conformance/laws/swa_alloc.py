@@ -22,7 +22,7 @@ MAPPED = (*ACCOUNTS, "swa-alloc.mapping")
 @law(
     "swa-alloc.mapping",
     SWAAllocator,
-    needs=ACCOUNTS,
+    needs=(*ACCOUNTS, "alloc.extend-continues", "alloc.decode-continues"),
     check="enter a peer for every slot that is returned, and clear it when the slot is freed",
 )
 def mapping(bench: PairBench) -> None:
@@ -101,8 +101,8 @@ def segment_unmapped(bench: PairBench) -> None:
     """Slots without a peer are skipped: the window's reserved page is never free."""
     size = bench.page_size
     for how, free in _ways(bench, "free", "free_segment", "free_swa", "free_swa_segment"):
-        call = f"{bench.tail_call([], 3 * size, size)}, {how}"
-        free(slots(bench.tailed(3 * size, size)))
+        call = f"{how} of {3 * size} tokens, of which the last {size} have peers"
+        free(slots(bench.evicted(3 * size, size)))
         whole, left = bench.asked.size_swa, bench.pool.swa_available_size()
         bench.expect(f"{call}; swa_available_size()", expected=whole, got=left)
         later = bench.take(bench.pool.available_size())
@@ -140,7 +140,7 @@ def evict_then_free(bench: PairBench) -> None:
 def translate(bench: PairBench) -> None:
     """Translation keeps the shape; only a location with a peer gives another slot than -1 or 0."""
     size = bench.page_size
-    row = [bench.tailed(size, 0)[0], bench.rest()[0]]
+    row = [bench.evicted(size)[0], bench.take(bench.pool.available_size())[0]]
     peer = bench.peers(row)[-1]
     for dtype in INDEX_DTYPES:
         given = slots([0, row[-1], row[0], -1, row[-1], -size], dtype)
@@ -156,13 +156,13 @@ def translate(bench: PairBench) -> None:
 @law(
     "swa-alloc.sync-free",
     SWAAllocator,
-    needs=MAPPED,
+    needs=(*MAPPED, "swa-alloc.segment-unmapped"),
     check="send slots without a peer to page 0 and skip it later; no mask, no unique, no .item()",
 )
 def sync_free(bench: PairBench) -> None:
     """Translation and segment frees run no operation whose shape or flow depends on the slots."""
     size = bench.page_size
-    row, other = slots(bench.tailed(3 * size, size)), slots(bench.take(size))
+    row, other = slots(bench.evicted(3 * size, size)), slots(bench.take(size))
     translated = bench.pool.translate_loc_from_full_to_swa
     run_traced("translate_loc_from_full_to_swa", lambda: translated(row))
     for how, free in _ways(bench, "free_swa_segment", "free_full_segment"):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
@@ -17,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from ..account_bench import AllocBench
 from ..broken import LawBroken
+from ..one_thread import one_thread
 from .page_model import Differs
 
 __all__ = ["play"]
@@ -88,7 +86,7 @@ def play(machine: Any, bench: AllocBench) -> Counter[str]:
     :raises LawBroken: with the shortest sequence of calls that was found to fail.
     """
     ran = Counter[str]()
-    with _one_thread():
+    with one_thread():
         for examples, steps in _ROUNDS:
             _play_round(machine, _Game(bench), ran, examples, steps)
     return ran
@@ -105,14 +103,3 @@ def _play_round(machine: Any, game: _Game, ran: Counter[str], examples: int, ste
             raise
     if game.shortest is not None:
         raise game.finding(*game.shortest) from None
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """For thousands of tiny operations, more threads are only waited for."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -454,9 +454,10 @@ class LendsThePaddingRow(ReqToToken):
 
 
 @mutant("request.write", serves=RequestPoolRequest, build=_rows)
-class WritesOneTypeOnly(ReqToToken):
+class WritesFromTheFirstToken(ReqToToken):
     def write(self, indices: Any, values: Tensor, /) -> None:
-        self.req_to_token[indices] = values
+        row, places = indices
+        super().write((row, slice(len(values)) if isinstance(places, slice) else places), values)
 
 
 @mutant("request.generation", serves=RequestPoolRequest, build=_rows)
