@@ -45,8 +45,9 @@ FAMILIES = [
 
 def verdicts() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
     """Pool -> law -> status -> spec -> what was found ("" where the law passed)."""
-    chosen: tuple[Any, ...] = (factories.mha, factories.mla, factories.swa)
-    return {make.__name__: _by_law(check_pool(make, laws=FAMILIES).results) for make in chosen}
+    pools: tuple[Any, ...] = (factories.mha, factories.mla, factories.swa)
+    found = {make.__name__: _by_law(check_pool(make, laws=FAMILIES).results) for make in pools}
+    return found | {"slots": _by_law(check_pool(factories.slots).results)}
 
 
 def _by_law(results: Iterable[LawResult]) -> dict[str, dict[str, dict[str, str]]]:
