@@ -55,7 +55,7 @@ def recorded_allocations() -> Generator[RecordedAllocations]:
     before = sys.modules.get(_PACKAGE)
     sys.modules[_PACKAGE] = package
     try:
-        recorder = _Recorder()  # type: ignore[no-untyped-call]
+        recorder = _Recorder()  # type: ignore[no-untyped-call]  # as below
         recorder.recorded = recorded
         with recorder:
             yield recorded

@@ -84,4 +84,4 @@ def _name(protocol: object) -> str:
 # torch.compile may not trace into the memo (it is emptied by the garbage collector and would be
 # guarded by content): run these as they are and fold the result, guarded by the pool's identity.
 for _question in (supports, require):
-    setattr(_question, "_dynamo_marked_constant", True)  # noqa: B010
+    setattr(_question, "_dynamo_marked_constant", True)  # noqa: B010  # no attribute to checkers

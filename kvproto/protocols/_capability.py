@@ -33,7 +33,7 @@ _verdicts: WeakKeyDictionary[type, WeakKeyDictionary[type, Verdict]] = WeakKeyDi
 _assigned: WeakKeyDictionary[type, Mapping[str, object]] = WeakKeyDictionary()
 _protocols: WeakSet[type] = WeakSet()
 _lock = threading.RLock()
-_caller = sys._getframe  # pyright: ignore[reportPrivateUsage]  # inspect's is 20 times slower
+_caller = sys._getframe  # pyright: ignore[reportPrivateUsage]  # on every check: no inspect
 
 
 class CapabilityMeta(ProtocolMeta):

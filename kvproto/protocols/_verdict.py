@@ -48,7 +48,7 @@ class Verdict:
         for name in self.pending:
             if attributes.get(name) is None:
                 return False
-        for name in self.pending_nullable:  # noqa: SIM110  # all() costs three times as much
+        for name in self.pending_nullable:  # noqa: SIM110  # spared: a generator on every check
             if name not in attributes:
                 return False
         return True

@@ -154,6 +154,6 @@ def _failure(checker: str, done: subprocess.CompletedProcess[str]) -> CheckerFai
 
 
 def _cache_directory() -> Path:
-    """Where mypy keeps what it knows of torch (20 seconds' work), outside the user's project."""
+    """Where mypy keeps what it knows of torch (slow to work out), outside the user's project."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "kvproto" / "mypy"

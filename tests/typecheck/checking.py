@@ -35,7 +35,7 @@ def complaints(checker: str, paths: Sequence[str], directory: Path) -> list[Comp
 
 
 def _mypy(paths: Sequence[str], directory: Path) -> list[Complaint]:
-    # One cache for all: what mypy knows of torch took it 20 seconds to learn.
+    # One cache for all: what mypy knows of torch is slow to learn.
     cache = ["--cache-dir", str(REPOSITORY / ".mypy_cache")]
     options = ["--output=json", "--no-error-summary", "--config-file", str(PYPROJECT)]
     output = _run(["mypy", *options, *cache, *paths], directory)

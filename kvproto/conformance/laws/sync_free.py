@@ -117,7 +117,7 @@ def run_traced(call: str, action: Callable[[], object]) -> None:
     :raises LawBroken: naming the first such operation.
     """
     try:
-        with _RefuseDataDependent():  # type: ignore[no-untyped-call]
+        with _RefuseDataDependent():  # type: ignore[no-untyped-call]  # as above
             action()
     except _DataDependent as found:
         raise LawBroken(call, expected="fixed-shape operations only", got=str(found)) from None
