@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from sglang.srt.environ import envs
 from sglang.srt.mem_cache.memory_pool import (
-    DSATokenToKVPool,
     MHATokenToKVPool,
     MLATokenToKVPool,
 )
@@ -23,7 +22,6 @@ from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
-    DSALeafRequest,
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -33,7 +31,7 @@ from kvproto.protocols import (
 from tests.interop import single_rank  # noqa: F401
 from tests.interop.allocators import real_pair, real_single
 
-__all__ = ["dsa", "mha", "mla", "slots", "swa"]
+__all__ = ["mha", "mla", "slots", "swa"]
 
 
 def _import_the_engine() -> None:
@@ -102,16 +100,6 @@ def _window_pair(
             swa_attention_layer_ids=list(request.swa_attention_layer_ids),
             **heads,
         )
-
-
-def dsa(request: Any) -> DSATokenToKVPool | Declined:
-    """sglang's pool of latent rows and index keys; its pages hold 64 tokens."""
-    match request:
-        case DSALeafRequest(page_size=64, index_head_dim=128):
-            keywords = request.keywords()
-            keywords["skip_topk_layers"] = list(request.skip_topk_layers) or None
-            return DSATokenToKVPool(**keywords)
-    return Declined("DSATokenToKVPool has index keys of 128 in pages of 64 tokens")
 
 
 def slots(request: Any) -> Any:
