@@ -17,11 +17,13 @@ from kvproto.protocols import (
     SWAPoolRequest,
 )
 
-from .account_bench import AllocBench, PairBench, RowsBench, SlotsBench
+from .account_bench import AllocBench
 from .bench import Bench
 from .composite_bench import HybridBench, SWABench
 from .kv_bench import KVBench
 from .latent_bench import LatentBench
+from .pair_bench import PairBench
+from .row_bench import RowsBench, SlotsBench
 from .state_bench import StateBench
 
 __all__ = ["BENCHES", "bench_for"]

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from kvproto.conformance import LawBroken, check_pool
-from kvproto.conformance.account_bench import AllocBench, PairBench
+from kvproto.conformance.account_bench import AllocBench
 from kvproto.conformance.models import PairMachine, SlotsMachine, play
 from kvproto.conformance.mutants.accounts import TakesAllForOwnedAfterClear
+from kvproto.conformance.pair_bench import PairBench
 from kvproto.conformance.specs.accounts import ACCOUNT_SPECS
 from kvproto.protocols import AllocatorRequest, SWAAllocatorRequest
 from kvproto.reference.build_any import build_reference

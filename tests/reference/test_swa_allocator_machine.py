@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from kvproto.conformance.account_bench import PairBench
 from kvproto.conformance.models import Differs, PairMachine, Space
+from kvproto.conformance.pair_bench import PairBench
 from kvproto.protocols import SWAAllocatorRequest
 from tests.reference.allocators import free_pages, paged, pair
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from kvproto.protocols import PagedAllocator, SlotAllocator, SWAAllocator
 
-from ..account_bench import AllocBench, PairBench
+from ..account_bench import AllocBench
 from ..law import law
+from ..pair_bench import PairBench
 from .alloc import ACCOUNTS
 from .swa_alloc import MAPPED
 

@@ -6,8 +6,9 @@ import torch
 
 from kvproto.protocols import RequestPool
 
-from ..account_bench import RowsBench, refused
+from ..account_bench import refused
 from ..law import law
+from ..row_bench import RowsBench
 
 
 @law(

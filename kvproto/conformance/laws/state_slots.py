@@ -8,8 +8,9 @@ import torch
 
 from kvproto.protocols import StateSlotAllocator
 
-from ..account_bench import SlotsBench, refused
+from ..account_bench import refused
 from ..law import law
+from ..row_bench import SlotsBench
 
 ACCOUNTS = ("state-slots.exhaust",)
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from kvproto.protocols import SWAAllocator
 
-from ..account_bench import PairBench, slots
+from ..account_bench import slots
 from ..broken import LawBroken
 from ..law import law
+from ..pair_bench import PairBench
 from .alloc import ACCOUNTS, INDEX_DTYPES
 from .sync_free import run_traced
 

@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 )
 from torch import Tensor
 
-from ..account_bench import REFUSALS, PairBench, slots
+from ..account_bench import REFUSALS, slots
+from ..pair_bench import PairBench
 from .page_model import Differs, Request, Space, require_equal
 
 __all__ = ["PairMachine"]

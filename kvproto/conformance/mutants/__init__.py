@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from . import accounts, composites, declarations, kv, latent
+from . import (
+    accounts,
+    addresses,
+    composites,
+    declarations,
+    index_keys,
+    kv,
+    latent,
+    pair_accounts,
+    platforms,
+    regions,
+    row_accounts,
+    states,
+    window_pairs,
+)
 from .registry import MUTANTS, Killed, Mutant, run_mutants
 
 __all__ = [
@@ -10,9 +24,17 @@ __all__ = [
     "Killed",
     "Mutant",
     "accounts",
+    "addresses",
     "composites",
     "declarations",
+    "index_keys",
     "kv",
     "latent",
+    "pair_accounts",
+    "platforms",
+    "regions",
+    "row_accounts",
     "run_mutants",
+    "states",
+    "window_pairs",
 ]

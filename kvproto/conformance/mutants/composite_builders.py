@@ -1,0 +1,56 @@
+"""How a faulty composite is made of one of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kvproto.protocols import (
+    Declined,
+    HybridPoolRequest,
+    SWAPoolRequest,
+)
+from kvproto.reference import (
+    HybridLinearPool,
+    SWAPool,
+    build_reference_pool,
+)
+from kvproto.reference.composite_pool import CompositePool
+
+from .registry import MUTANTS, Mutant
+
+T = TypeVar("T", bound=type[CompositePool])
+
+
+def composite(
+    law: str, *, source: str = "", asks: Callable[[Any], Any] = lambda request: request
+) -> Callable[[T], T]:
+    """Register a class of faulty members, put before those of the reference's composites.
+
+    Of the pairs or the hybrids alone where it derives from them. `asks` changes the request before
+    the reference is asked; a `spoil` method is called once the pool is there.
+    """
+
+    def register(cls: T) -> T:
+        fault: type = cls
+        kinds: dict[type, type] = {SWAPoolRequest: SWAPool, HybridPoolRequest: HybridLinearPool}
+        of_one = [request for request, pool in kinds.items() if issubclass(fault, pool)]
+        served = tuple(of_one or kinds)
+
+        def build(request: Any) -> Any:
+            if not isinstance(request, served):
+                return Declined(f"{fault.__name__} is another composite")
+            return _spoilt(build_reference_pool(asks(request)), fault)
+
+        MUTANTS.append(Mutant(fault.__name__, law, source, build))
+        return cls
+
+    return register
+
+
+def _spoilt(pool: Any, fault: type) -> Any:
+    own: type = pool.__class__
+    pool.__class__ = type(fault.__name__, (fault, own), {})
+    if hasattr(pool, "spoil"):
+        pool.spoil()
+    return pool
