@@ -2,7 +2,7 @@
 """Calls on which sglang's real allocators break a clause, on theirs and on ours.
 
 Each function makes the same calls on the allocator it is given and returns what can be seen;
-`test_allocators.py` names the clause and expects both values.
+`differences/allocators.py` names the clause and expects both values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def breaks() -> dict[str, object]:
         slots_taken_ahead_and_cleared: (MambaSlotAllocator(2, "cpu"), StateSlots(2, "cpu")),
     }
     return {
-        case.__name__: {"sglang": _seen(case, real), "kvproto": _seen(case, ours)}
+        case.__name__: {"theirs": _seen(case, real), "ours": _seen(case, ours)}
         for case, (real, ours) in cases.items()
     }
 
@@ -63,8 +63,8 @@ def requests() -> dict[str, object]:
         "sglang decode": _counts(decode),
         "kvproto decode": _counts(ReqToToken(**sizes, pre_alloc_size=2)),
         "named twice": {
-            "sglang": _named_twice(ReqToTokenPool(**sizes)),
-            "kvproto": _named_twice(ReqToToken(**sizes)),
+            "theirs": _named_twice(ReqToTokenPool(**sizes)),
+            "ours": _named_twice(ReqToToken(**sizes)),
         },
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.interop.differences import DIFFERENCES
 from tests.interop.report import section
 
 SEEN: dict[str, object] = {
@@ -71,6 +72,7 @@ def test_fault_is_there(answers: dict[str, Any], fault: str) -> None:
 
 def test_every_reproduction_is_expected(answers: dict[str, Any]) -> None:
     assert set(section(answers, "faults")) == set(SEEN)
+    assert {record.operation for record in DIFFERENCES["faults"]} == set(SEEN)
 
 
 @pytest.mark.parametrize(("fault", "law", "pools"), KIT_SEES)

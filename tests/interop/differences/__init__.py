@@ -1,0 +1,23 @@
+"""Where sglang's real pools and ours differ, as data: one record a call, by section of the probe.
+
+python -m tests.interop.differences [--write]      compare docs/differences.md with it, or write it
+"""
+
+from __future__ import annotations
+
+from .allocators import ALLOCATORS, REQUESTS
+from .composites import COMPOSITES
+from .difference import Difference, Shown
+from .faults import FAULTS
+from .latent import LATENT
+
+__all__ = ["DIFFERENCES", "Difference", "Shown"]
+
+DIFFERENCES: dict[str, tuple[Difference, ...]] = {
+    "faults": FAULTS,
+    "latent": LATENT,
+    "composites": COMPOSITES,
+    "allocator breaks": ALLOCATORS,
+    "request pools": REQUESTS,
+}
+"""Section of the probe's answers -> its records, in the order of the page."""

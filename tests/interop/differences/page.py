@@ -1,0 +1,44 @@
+"""The records as a page: a table per family, in the order in which families appear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import DIFFERENCES, Difference
+
+__all__ = ["PAGE", "rendered"]
+
+PAGE = Path(__file__).parents[3] / "docs" / "differences.md"
+RELEASE = Path(__file__).parents[1] / "results" / "capabilities.json"
+
+HEAD = """\
+# Where our pools differ from sglang's
+
+Written by `python -m tests.interop.differences --write`; do not edit. The pools and allocators of
+sglang {release} are run unmodified, and asked the same as ours. Apart from these calls they hold
+the same bytes, descriptors and slots (`tests/interop/`). The clause is a law of the kit
+(`kvproto laws`), or the member of `kvproto.protocols` whose docstring says it.
+"""
+
+
+def rendered() -> str:
+    """The whole page."""
+    release = json.loads(RELEASE.read_text())["sglang"]
+    return "\n".join([HEAD.format(release=release), *_tables()])
+
+
+def _tables() -> Iterator[str]:
+    records = [record for section in DIFFERENCES.values() for record in section]
+    for family in dict.fromkeys(record.family for record in records):
+        yield f"## {family[:1].upper()}{family[1:]}\n"
+        yield "| call | sglang | kvproto | clause |\n| --- | --- | --- | --- |"
+        yield from (_row(record) for record in records if record.family == family)
+        yield ""
+
+
+def _row(record: Difference) -> str:
+    call = record.operation.replace("_", " ")
+    cells = (call, record.sglang, record.kvproto, f"`{record.clause}`")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
