@@ -1,4 +1,4 @@
-"""The window pair: two leaves behind one door, and exactly what the leaves allow."""
+"""The window pair: two leaves behind one door, each with its own locations."""
 
 from __future__ import annotations
 
@@ -11,236 +11,24 @@ from torch import Tensor
 
 from kvproto.debug import ContractViolation, validate
 from kvproto.protocols import (
-    CapabilityError,
-    Composite,
-    DeclaresRegions,
-    DeclaresTraits,
-    Declined,
-    DSALeafRequest,
-    HostCopyable,
-    IndexerCapable,
-    KVLeaf,
-    KVPool,
-    LayerIdReporting,
-    LeafRequest,
-    MHALeafRequest,
-    MHARows,
-    MLALatent,
-    MLALeafRequest,
-    Movable,
-    ScaledWrite,
-    SizeReporting,
-    StateTransferable,
-    SWACapable,
     SWAComposite,
-    SWAPoolRequest,
-    Transferable,
-    buf_infos,
-    explain,
 )
-from kvproto.reference.build_composite import build_reference_pool
-from kvproto.reference.dsa import DSALeaf
 from kvproto.reference.mha import MHALeaf
-from kvproto.reference.mla import MLALeaf
-from kvproto.reference.swa_parts import swa_pool
-from tests.reference.foreign import DoorsOnlyLeaf, ForeignIndexedLeaf, ForeignLeaf, layer
+from tests.reference.foreign import ForeignLeaf, layer
 from tests.reference.sync_free import SyncFree
-
-ROWS: dict[str, Any] = {
-    "page_size": 1,
-    "dtype": torch.bfloat16,
-    "head_num": 1,
-    "head_dim": 2,
-    "device": "cpu",
-}
-LATENT: dict[str, Any] = {
-    "page_size": 64,
-    "dtype": torch.bfloat16,
-    "kv_lora_rank": 512,
-    "qk_rope_head_dim": 64,
-    "device": "cpu",
-}
-
-
-def but(**changes: Any) -> dict[str, Any]:
-    """`ROWS` with some of it changed."""
-    return ROWS | changes
-
-
-UNCONDITIONAL: list[type] = [KVPool, Composite, SWACapable, SWAComposite]
-OF_BOTH_LEAVES: list[type] = [
-    Transferable,
-    StateTransferable,
-    LayerIdReporting,
-    HostCopyable,
-    Movable,
-    SizeReporting,
-    DeclaresTraits,
-    DeclaresRegions,
-    ScaledWrite,
-]
-
-
-def pair(full: Any, window: Any, full_ids: list[int], window_ids: list[int], **stage: Any) -> Any:
-    """Typed as anything: the tests ask for each capability themselves."""
-    return swa_pool(
-        full_kv_pool=full,
-        swa_kv_pool=window,
-        full_attention_layer_ids=full_ids,
-        swa_attention_layer_ids=window_ids,
-        **stage,
-    )
-
-
-def two(leaf: Any, layer_num: int = 1) -> tuple[Any, Any]:
-    return (
-        leaf(size=8, layer_num=layer_num, **ROWS),
-        leaf(size=8, layer_num=layer_num, **ROWS),
-    )
-
-
-def has(pool: object, capability: type) -> bool:
-    """`isinstance`, after which the checkers know no more of the pool than before."""
-    return isinstance(pool, capability)
-
-
-def mapped(pool: Any, peers: dict[int, int]) -> Any:
-    """Register a table of the whole full space with these peers, -1 at its end."""
-    table = torch.zeros(pool.size + pool.page_size + 1, dtype=torch.int64)
-    table[-1] = -1
-    for full, window in peers.items():
-        table[full] = window
-    pool.register_mapping(table)
-    return pool
-
-
-def small(leaf: Any = MHALeaf, peers: dict[int, int] | None = None) -> Any:
-    """Sixteen full slots, eight window slots; layers 0 and 2 are full, layer 1 is a window."""
-    full, window = leaf(size=16, layer_num=2, **ROWS), leaf(size=8, layer_num=1, **ROWS)
-    return mapped(pair(full, window, [0, 2], [1]), peers or {3: 1, 4: 2})
-
-
-def rows(*values: float, width: int = 2) -> Tensor:
-    return torch.tensor(values, dtype=torch.bfloat16).view(-1, 1, 1).expand(-1, 1, width)
-
-
-def keys(pool: Any, layer_id: int) -> list[float]:
-    found: list[float] = pool.get_key_buffer(layer_id)[:, 0, 0].tolist()
-    return found
-
-
-def latent_pair(**changes: Any) -> Any:
-    full = DSALeaf(size=128, layer_num=2, index_head_dim=128, **LATENT, **changes)
-    window = MLALeaf(size=64, layer_num=1, **LATENT)
-    return mapped(pair(full, window, [0, 2], [1]), {70: 65, 71: 66})
-
-
-@pytest.mark.parametrize("capability", UNCONDITIONAL + OF_BOTH_LEAVES)
-def test_over_two_mha_leaves_it_has(capability: type) -> None:
-    pool = small()
-    assert has(pool, capability)
-    assert issubclass(type(pool), capability), "settled on the class"
-    assert explain(pool, capability) == []
-
-
-def test_over_two_mha_leaves_it_lacks() -> None:
-    """It is no leaf, owns no rows, and keeps neither latent rows nor index keys."""
-    for capability in (KVLeaf, MHARows, MLALatent, IndexerCapable):
-        assert not has(small(), capability)
-
-
-def test_rows_are_asked_of_the_leaves() -> None:
-    """Heads and widths are told without them, which is declared, not half of a capability."""
-    assert (small().k_buffer, small().v_buffer) == (None, None)
-    assert explain(small(), MHARows) == ["k_buffer: missing", "v_buffer: missing"]
-
-
-def test_over_latent_leaves_it_has_latent_doors_and_no_others() -> None:
-    full, window = MLALeaf(size=64, layer_num=1, **LATENT), MLALeaf(size=64, layer_num=1, **LATENT)
-    pool = pair(full, window, [0], [1])
-    assert isinstance(pool, MLALatent)
-    assert explain(pool, MLALatent) == []
-    assert (pool.kv_lora_rank, pool.qk_rope_head_dim, pool.kv_cache_dim) == (512, 64, 576)
-    for capability in (ScaledWrite, IndexerCapable, MHARows):
-        assert not has(pool, capability)
-    assert not hasattr(pool, "head_num")
-
-
-def test_index_keys_come_with_a_leaf_that_keeps_some() -> None:
-    for pool in (latent_pair(), pair(*_indexed_and_plain(), [0, 2], [1])):
-        assert isinstance(pool, IndexerCapable)
-        assert explain(pool, IndexerCapable) == []
-    assert isinstance(latent_pair(), MLALatent)
-    plain = pair(*two(ForeignLeaf), [0], [1])
-    assert not isinstance(plain, IndexerCapable)
-    assert not hasattr(plain, "set_index_k_scale_buffer")
-
-
-def _indexed_and_plain() -> tuple[ForeignIndexedLeaf, ForeignLeaf]:
-    paged = but(page_size=4)
-    return ForeignIndexedLeaf(size=8, layer_num=2, **paged), ForeignLeaf(
-        size=4, layer_num=1, **paged
-    )
-
-
-def test_index_keys_are_routed_by_global_id() -> None:
-    full, window = _indexed_and_plain()
-    pool = pair(full, window, [0, 2], [1])
-    key = torch.tensor([[7, 8]], dtype=torch.uint8)
-    pool.set_index_k_scale_buffer(2, torch.tensor([5]), key, torch.tensor([0.5]))
-    assert full.index_k_with_scale_buffer[1][1, 2:4].tolist() == [7, 8]
-    assert not full.index_k_with_scale_buffer[0].any()
-    assert pool.get_index_k_with_scale_buffer(2) is full.index_k_with_scale_buffer[1]
-    found, scales = pool.get_index_k_scale_buffer(
-        2, torch.tensor([2]), torch.tensor([[1]]), seq_len_sum=2, max_seq_len=2
-    )
-    assert found.tolist() == [[0, 0], [7, 8]]
-    assert scales.view(torch.float32).flatten().tolist() == [0.0, 0.5]
-    assert [b.shape[0] for b in pool.index_k_with_scale_buffer] == [3, 0, 3]
-    assert (pool.index_head_dim, pool.index_page_size, pool.index_kpool) == (2, 4, 1)
-    assert pool.get_index_k_with_scale_buffer(1).shape == (0, 24)
-    with pytest.raises(ValueError, match=r"layer_id=1 keeps no index keys, the layers \[0, 2\] do"):
-        pool.set_index_k_scale_buffer(1, torch.tensor([5]), key, torch.tensor([0.5]))
-    with pytest.raises(ValueError, match="layer_id=1 keeps no index keys"):
-        pool.get_index_k_scale_buffer(1, torch.tensor([2]), torch.tensor([[1]]), 2, 2)
-    with pytest.raises(ValueError, match=r"layer_id=5 is not in this pool, which owns \[0, 1, 2\]"):
-        pool.set_index_k_scale_buffer(5, torch.tensor([5]), key, torch.tensor([0.5]))
-
-
-def test_what_one_leaf_cannot_the_pair_cannot() -> None:
-    able, unable = (
-        ForeignLeaf(size=8, layer_num=1, **ROWS),
-        DoorsOnlyLeaf(size=8, layer_num=1, **ROWS),
-    )
-    pool = pair(able, unable, [0], [1])
-    assert isinstance(pool, SWAComposite)
-    for capability in OF_BOTH_LEAVES:
-        assert not has(pool, capability), capability.__name__
-    foreign = pair(able, ForeignLeaf(size=8, layer_num=1, **ROWS), [0], [1])
-    able_too: list[type] = [Transferable, StateTransferable, HostCopyable, Movable]
-    for capability in able_too:
-        assert has(foreign, capability), capability.__name__
-    silent: list[type] = [SizeReporting, DeclaresTraits, DeclaresRegions, ScaledWrite]
-    for capability in silent:
-        assert not has(foreign, capability), capability.__name__
-
-
-def test_a_leaf_without_a_layer_has_no_say() -> None:
-    empty = DoorsOnlyLeaf(size=8, layer_num=0, **ROWS)
-    pool = pair(MHALeaf(size=8, layer_num=1, **ROWS), empty, [3], [])
-    for capability in OF_BOTH_LEAVES:
-        assert has(pool, capability), capability.__name__
-    pool.move_kv_cache(torch.tensor([2]), torch.tensor([1]))
-    assert pool.get_state_buf_infos() == ([], [], [])
-
-
-def test_a_combination_is_one_class_with_a_name_to_read() -> None:
-    assert type(small()) is type(small())
-    assert type(small()) is not type(latent_pair())
-    assert type(small(ForeignLeaf)).__name__ == (
-        "SWAPool[Transferable, LayerIdReporting, HostCopyable, Movable]"
-    )
-    assert type(small(DoorsOnlyLeaf)).__name__ == "SWAPool"
+from tests.reference.window_pairs import (
+    ROWS,
+    but,
+    has,
+    indexed_and_plain,
+    keys,
+    latent_pair,
+    mapped,
+    pair,
+    rows,
+    small,
+    two,
+)
 
 
 @pytest.mark.parametrize("leaf", [MHALeaf, ForeignLeaf])
@@ -314,110 +102,6 @@ def test_write_locations_of_every_space() -> None:
     pool.set_kv_buffer(layer(0), at(loc=9, full_loc=4, swa_loc=7), k, k)
     pool.set_kv_buffer(layer(2), at(loc=9), k, k)
     assert (keys(pool, 0)[4], keys(pool, 2)[9], keys(pool, 0)[9]) == (5, 5, 0)
-
-
-@pytest.mark.parametrize("leaf", [MHALeaf, ForeignLeaf])
-def test_a_move_to_a_token_without_a_peer_leaves_window_slot_0(leaf: Any) -> None:
-    """sglang#31215."""
-    pool = small(leaf, {3: 1, 4: 2, 5: 3})
-    loc = torch.tensor([3, 4, 5, 6])
-    for layer_id in (0, 1):
-        pool.set_kv_buffer(layer(layer_id), loc, rows(30, 40, 50, 60), rows(30, 40, 50, 60))
-    pool.move_kv_cache(torch.tensor([7]), torch.tensor([3]))
-    assert keys(pool, 1) == [0, 30, 40, 50, 0, 0, 0, 0, 0]
-    assert keys(pool, 0)[7] == 30
-    pool.move_kv_cache(torch.tensor([4]), torch.tensor([6]))
-    assert keys(pool, 1) == [0, 30, 40, 50, 0, 0, 0, 0, 0], "no row to move: none is touched"
-    assert keys(pool, 0)[4] == 60
-
-
-def test_a_move_reads_all_sources_first_in_both_spaces() -> None:
-    pool = small(peers={3: 1, 4: 2, 5: 3})
-    loc = torch.tensor([3, 4, 5])
-    for layer_id in (0, 1, 2):
-        pool.set_kv_buffer(layer(layer_id), loc, rows(30, 40, 50), rows(30, 40, 50))
-    pool.move_kv_cache(torch.tensor([4, 5, 0, -1]), torch.tensor([3, 4, 5, 5]))
-    assert keys(pool, 1)[:5] == [0, 30, 30, 40, 0]
-    assert keys(pool, 2)[:7] == [0, 0, 0, 30, 30, 40, 0]
-    pool.move_kv_cache(*(torch.empty(0, dtype=torch.int64) for _ in range(2)))
-    with pytest.raises(IndexError):
-        pool.move_kv_cache(torch.tensor([3]), torch.tensor([17]))
-    assert keys(pool, 2)[:7] == [0, 0, 0, 30, 30, 40, 0]
-
-
-@pytest.mark.parametrize("leaf", [MHALeaf, ForeignLeaf])
-def test_a_copy_keeps_what_the_window_holds(leaf: Any) -> None:
-    """Two of three tokens are inside the window; restored, another two are."""
-    pool = small(leaf, {4: 2, 5: 3, 9: 6, 10: 7})
-    loc = torch.tensor([3, 4, 5])
-    for layer_id in (0, 1, 2):
-        pool.set_kv_buffer(layer(layer_id), loc, rows(30, 40, 50), rows(31, 41, 51))
-    copy = pool.get_cpu_copy(loc, mamba_indices=None, req_pool_index=1)
-    for part in (pool.full_kv_pool, pool.swa_kv_pool):
-        for local in range(part.layer_num):
-            part.get_key_buffer(local).zero_()
-            part.get_value_buffer(local).zero_()
-    # Token 3 had no window row, 4 finds a new peer, 5 finds none.
-    pool.load_cpu_copy(copy, torch.tensor([10, 9, 11]), mamba_indices=None, req_pool_index=1)
-    assert keys(pool, 1) == [0, 0, 0, 0, 0, 0, 40, 0, 0]
-    assert pool.get_value_buffer(1)[6, 0].tolist() == [41, 41]
-    assert [keys(pool, 2)[i] for i in (10, 9, 11)] == [30, 40, 50]
-    with pytest.raises(ValueError, match="the copy holds 3 rows, asked to load 2"):
-        pool.load_cpu_copy(copy, torch.tensor([10, 9]))
-
-
-def test_a_copy_of_tokens_that_left_the_window() -> None:
-    pool = small()
-    pool.set_kv_buffer(layer(0), torch.tensor([8]), rows(5), rows(5))
-    copy = pool.get_cpu_copy(torch.tensor([8]))
-    pool.load_cpu_copy(copy, torch.tensor([3]))
-    assert keys(pool, 0)[3] == 5
-    assert not any(keys(pool, 1))
-    assert pool.cpu_copy_carries_mamba is False
-
-
-def test_each_side_is_exported_by_its_own_pages() -> None:
-    """Two heads of 4 in bf16: 64 bytes a page of 4; the window side is state."""
-    geometry: dict[str, Any] = but(page_size=4, head_num=2, head_dim=4)
-    full, window = (
-        MHALeaf(size=8, layer_num=2, **geometry),
-        MHALeaf(size=4, layer_num=1, **geometry),
-    )
-    pool = pair(full, window, [5, 7], [6])
-    assert pool.get_contiguous_buf_infos() == full.get_contiguous_buf_infos()
-    assert pool.get_state_buf_infos() == window.get_contiguous_buf_infos()
-    assert pool.get_contiguous_buf_infos()[1:] == ([192] * 4, [64] * 4)
-    assert pool.get_state_buf_infos()[1:] == ([128] * 2, [64] * 2)
-    assert pool.get_kv_layer_ids() == [5, 7, 5, 7]
-    assert pool.maybe_get_custom_mem_pool() is None
-    assert [region.layer_ids for region in pool.buffer_regions()] == [(5, 7), (5, 7), (6,), (6,)]
-    assert buf_infos(pool.buffer_regions()) == _joined(pool)
-
-
-def _joined(pool: Any) -> tuple[list[int], ...]:
-    infos = zip(pool.get_contiguous_buf_infos(), pool.get_state_buf_infos(), strict=True)
-    return tuple(full + window for full, window in infos)
-
-
-def test_index_rows_are_exported_with_the_full_pages() -> None:
-    """sglang#23539: one page of a layer is 73728 bytes of rows and 8448 of index keys."""
-    pool = latent_pair()
-    assert pool.get_contiguous_buf_infos()[2] == [73728, 73728, 8448, 8448]
-    assert pool.get_kv_layer_ids() == [0, 2, 0, 2]
-    assert pool.get_state_buf_infos()[2] == [73728]
-    assert buf_infos(pool.buffer_regions()) == _joined(pool)
-    owned = pool.full_kv_pool.get_kv_size_bytes() + pool.swa_kv_pool.get_kv_size_bytes()
-    assert sum(_joined(pool)[1]) == owned == pool.get_kv_size_bytes()
-    shared = latent_pair(skip_topk_layers=[False, True])
-    assert shared.get_contiguous_buf_infos()[2] == [73728, 73728, 8448]
-    assert shared.get_kv_layer_ids() == [0, 2, 0]
-    assert [b.shape[0] for b in shared.index_k_with_scale_buffer] == [3, 0, 0]
-
-
-def test_index_rows_of_a_leaf_that_declares_nothing_are_exported_too() -> None:
-    pool = pair(*_indexed_and_plain(), [0, 2], [1])
-    assert pool.get_contiguous_buf_infos()[2] == [16] * 4 + [24] * 2
-    assert not isinstance(pool, LayerIdReporting), "the leaf does not say whose index rows are"
 
 
 def test_latent_parts_are_written_and_read_in_the_layers_space() -> None:
@@ -523,7 +207,7 @@ def test_a_leaf_keeps_its_own_ids() -> None:
 
 
 def test_every_door_waits_for_its_layer_and_so_does_the_leaf() -> None:
-    pool = pair(*_indexed_and_plain(), [10, 12], [11])
+    pool = pair(*indexed_and_plain(), [10, 12], [11])
     waited: list[int] = []
     pool.register_layer_transfer_counter(SimpleNamespace(wait_until=waited.append))
     pool.get_key_buffer(12)
@@ -558,116 +242,9 @@ def test_traces_without_breaking_the_graph() -> None:
     assert compiled(torch.tensor([3, 0]), torch.ones(2, 1, 2)).item() == 2
 
 
-def test_traits_say_what_the_pair_is() -> None:
-    traits = small().pool_traits
-    assert (traits.kind, traits.layout, traits.swa_storage) == ("swa", "composite", "mapped_pool")
-    assert (traits.state_index_space, traits.index_scheme) == ("swa_pages", "none")
-    latent = latent_pair().pool_traits
-    assert (latent.replication, latent.index_scheme) == ("tp_replicated", "dsa_fp8_scale")
-    assert latent.transfer_layout == "component_groups"
-
-
 def test_calls_are_checked_in_debug_mode() -> None:
     pool = validate(small())
     assert has(pool, SWAComposite)
     pool.set_kv_buffer(layer(1), torch.tensor([3]), rows(1), rows(1))
     with pytest.raises(ContractViolation):
         pool.set_kv_buffer(layer(1), torch.tensor([[3]]), rows(1), rows(1))
-
-
-def test_what_does_not_fit_together_is_refused() -> None:
-    def leaf(**changes: Any) -> MHALeaf:
-        given: dict[str, Any] = {**ROWS, "size": 8, "layer_num": 1, **changes}
-        return MHALeaf(**given)
-
-    one = leaf()
-    wrong: list[tuple[Any, Any, list[int], list[int], str]] = [
-        (one, one, [0], [1], "are the same leaf"),
-        (one, leaf(), [0, 2], [1], "the full leaf has 1 layers, 2 ids name them"),
-        (one, leaf(layer_num=2), [0], [1, 1], r"swa layer ids \[1, 1\]: none twice"),
-        (one, leaf(), [-1], [1], "none negative"),
-        (one, leaf(), [1], [1], "a layer is on two sides"),
-        (one, leaf(page_size=4), [0], [1], "must agree on page_size: full 1, swa 4"),
-        (one, leaf(dtype=torch.float16), [0], [1], "must agree on dtype"),
-    ]
-    for full, window, full_ids, window_ids, words in wrong:
-        with pytest.raises(ValueError, match=words):
-            pair(full, window, full_ids, window_ids)
-    for stage in ({"start_layer": 1}, {"end_layer": 1}, {"start_layer": -1}):
-        with pytest.raises(ValueError, match="the stage has to hold the layers"):
-            pair(one, leaf(), [0], [1], **stage)
-    with pytest.raises(CapabilityError, match="the swa side of a composite needs KVLeaf"):
-        pair(one, object(), [0], [1])
-    with pytest.raises(CapabilityError, match="the full side of a composite needs KVLeaf"):
-        pair(small(), one, [0], [1])
-
-
-def request(**changes: Any) -> SWAPoolRequest:
-    fields: dict[str, Any] = {
-        "full": MHALeafRequest(size=16, layer_num=2, **ROWS),
-        "window": MHALeafRequest(size=8, layer_num=1, **ROWS),
-        "full_attention_layer_ids": (0, 2),
-        "swa_attention_layer_ids": (1,),
-    }
-    return SWAPoolRequest(**fields | changes)
-
-
-def test_a_request_is_built_over_whoevers_leaves() -> None:
-    """sglang#27679: a vendor's leaves, of no class of ours, are in the composite that is built."""
-    asked: list[LeafRequest] = []
-
-    def vendor(given: LeafRequest) -> KVLeaf | Declined:
-        asked.append(given)
-        keywords = given.keywords()
-        dropped = ("end_layer", "enable_memory_saver", "v_head_dim")
-        return ForeignLeaf(**{k: v for k, v in keywords.items() if k not in dropped})
-
-    built = build_reference_pool(request(), build_leaf=vendor)
-    assert isinstance(built, SWAComposite)
-    assert isinstance(built.swa_kv_pool, ForeignLeaf)
-    assert asked == [request().full, request().window]
-    assert not any(isinstance(built, base) for base in (MHALeaf, ForeignLeaf))
-    ours = build_reference_pool(request())
-    assert isinstance(ours, SWAComposite)
-    assert isinstance(ours.full_kv_pool, MHALeaf)
-    assert isinstance(build_reference_pool(request().full), MHALeaf)
-
-
-def test_pairs_of_latent_leaves_are_built_from_requests() -> None:
-    full = DSALeafRequest(size=128, layer_num=1, index_head_dim=128, **LATENT)
-    window = MLALeafRequest(size=64, layer_num=1, **LATENT)
-    ids = {"full_attention_layer_ids": (3,), "swa_attention_layer_ids": (4,)}
-    built = build_reference_pool(request(full=full, window=window, **ids))
-    assert isinstance(built, IndexerCapable)
-    assert isinstance(built, MLALatent)
-
-
-def test_a_declined_leaf_declines_the_pool() -> None:
-    hnd = MHALeafRequest(size=8, layer_num=1, layout="hnd", **ROWS)
-    declined = build_reference_pool(request(window=hnd))
-    assert isinstance(declined, Declined)
-    assert declined.reason.startswith("the window leaf of a window pair: ")
-    refused = build_reference_pool(request(), build_leaf=lambda _: Declined("no memory"))
-    assert refused == Declined("the full leaf of a window pair: no memory")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"full_attention_layer_ids": (0,)}, "its leaf is asked for with layer_num=2"),
-        ({"full_attention_layer_ids": (0, 1)}, r"swa_attention_layer_ids=\(1,\): \[1\] are full"),
-        ({"full_attention_layer_ids": (0, 0)}, "a layer is named twice"),
-        ({"swa_attention_layer_ids": (-1,)}, "integers of at least 0"),
-        (
-            {"window": MHALeafRequest(size=8, layer_num=1, **but(page_size=4))},
-            "must have page_size=1, as the full leaf has",
-        ),
-        (
-            {"window": MHALeafRequest(size=8, layer_num=1, **but(dtype=torch.float16))},
-            "must have dtype=torch.bfloat16",
-        ),
-    ],
-)
-def test_requests_that_do_not_fit_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        request(**changes)
