@@ -1,0 +1,107 @@
+"""Reading one field of a model's config, under whatever name the family gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+__all__ = ["Fields", "ShapeError"]
+
+
+class ShapeError(ValueError):
+    """A model's config does not say what its caches must hold: which field, and what it lacks."""
+
+
+class Fields:
+    """The fields of a decoder's config: its `text_config` where it has one, the top level else.
+
+    A field that is absent and one that is null are the same.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        nested = config.get("text_config") or config.get("llm_config")
+        self._own: Mapping[str, Any] = nested if isinstance(nested, Mapping) else config
+        self.model_type = str(self._own.get("model_type") or config.get("model_type") or "")
+        self.architectures = tuple(config.get("architectures") or ())
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._own.get(name) is not None
+
+    def integer(self, *names: str) -> int | None:
+        """The first of these fields that is there, which must be an integer of at least 0.
+
+        :raises ShapeError: for another value.
+        """
+        for name in names:
+            value: Any = self._own.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise self.wrong(name, value, "must be an integer of at least 0")
+            return value
+        return None
+
+    def required(self, *names: str) -> int:
+        """As `integer`, for a field that the shape cannot do without.
+
+        :raises ShapeError: naming the fields it may be under.
+        """
+        value = self.integer(*names)
+        if value is None:
+            raise ShapeError(f"{self._who()} has no {' or '.join(names)}")
+        return value
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """A list with one word a layer.
+
+        :raises ShapeError: for another value.
+        """
+        value: Any = self._own.get(name)
+        if value is None:
+            return None
+        if not _is_list(value) or not all(isinstance(word, str) for word in value):
+            raise self.wrong(name, value, "must be a list of words")
+        return tuple(value)
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers: flags, ratios or layer ids.
+
+        :raises ShapeError: for another value.
+        """
+        value: Any = self._own.get(name)
+        if value is None:
+            return None
+        if not _is_list(value) or not all(isinstance(item, int) for item in value):
+            raise self.wrong(name, value, "must be a list of integers")
+        return tuple(value)
+
+    def word(self, name: str, default: str) -> str:
+        """A field that is one word."""
+        return str(self._own.get(name) or default)
+
+    def flag(self, name: str) -> bool:
+        """Whether a switch is on; absent is off."""
+        return bool(self._own.get(name))
+
+    def is_off(self, name: str) -> bool:
+        """Whether a switch is there and off; absent is not off."""
+        return self._own.get(name) is False
+
+    def inner(self, name: str) -> Fields | None:
+        """A nested group of fields, such as `linear_attn_config`."""
+        value: Any = self._own.get(name)
+        if not isinstance(value, Mapping):
+            return None
+        return Fields(cast("Mapping[str, Any]", value))
+
+    def wrong(self, name: str, value: object, why: str) -> ShapeError:
+        """The error for a field whose value cannot be."""
+        return ShapeError(f"{self._who()}: {name}={value!r}: {why}")
+
+    def _who(self) -> str:
+        return f"config of model_type '{self.model_type}'"
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

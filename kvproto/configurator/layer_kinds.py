@@ -1,0 +1,136 @@
+"""Which layer is of which kind, from the several ways in which configs say it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .fields import Fields, ShapeError
+
+__all__ = ["LayerKind", "layer_kinds"]
+
+LayerKind = Literal[
+    "full", "sliding", "chunked", "indexed", "compressed", "linear", "state_only", "no_cache"
+]
+"""What a layer keeps: rows of the whole context (`full`), of a window (`sliding`) or of a chunk
+(`chunked`), rows with an index key (`indexed`), rows that stand for several tokens (`compressed`),
+a recurrent state (`linear`), a convolution's window alone (`state_only`), nothing (`no_cache`)."""
+
+_KIND_OF_WORD: dict[str, LayerKind] = {
+    "full_attention": "full",
+    "attention": "full",
+    "global_attention": "full",
+    "sliding_attention": "sliding",
+    "local_attention": "sliding",
+    "chunked_attention": "chunked",
+    "indexed_attention": "indexed",
+    "minimax_m3_sparse": "indexed",
+    "compressed_sparse_attention": "compressed",
+    "heavily_compressed_attention": "compressed",
+    "linear_attention": "linear",
+    "mamba": "linear",
+    "mamba2": "linear",
+    "conv": "state_only",
+    "mlp": "no_cache",
+    "moe": "no_cache",
+}
+_KIND_OF_LETTER: dict[str, LayerKind] = {
+    "M": "linear",
+    "*": "full",
+    "-": "no_cache",
+    "E": "no_cache",
+}
+
+# Families whose layers are recurrent unless the config names the ones that attend.
+_RECURRENT_FAMILIES = frozenset({"bamba"})
+
+
+def layer_kinds(fields: Fields) -> tuple[LayerKind, ...]:
+    """One kind for each layer that can have a cache.
+
+    The config's own list is taken where it has one; otherwise a pattern or a period; otherwise
+    every layer is of the one kind its family has.
+
+    :raises ShapeError: for an unknown word, or a list of another length than the layers.
+    """
+    kinds = _listed(fields) or _patterned(fields) or _periodic(fields) or _uniform(fields)
+    count = fields.integer("num_hidden_layers", "num_layers", "n_layer")
+    if count is not None and count < len(kinds) and fields.model_type != "longcat_flash":
+        # Configs of models with draft layers list those too, after the model's own.
+        kinds = kinds[:count]
+    if count is not None and count > len(kinds):
+        raise ShapeError(
+            f"config of model_type '{fields.model_type}': {len(kinds)} kinds for {count} layers"
+        )
+    return kinds
+
+
+def _listed(fields: Fields) -> tuple[LayerKind, ...] | None:
+    for name in ("layer_types", "layers_block_type"):
+        words = fields.words(name)
+        if words is not None:
+            return tuple(_kind_of(fields, name, word) for word in words)
+    return None
+
+
+def _kind_of(fields: Fields, name: str, word: str) -> LayerKind:
+    kind = _KIND_OF_WORD.get(word)
+    if kind is None:
+        raise fields.wrong(name, word, f"is none of {', '.join(sorted(_KIND_OF_WORD))}")
+    if kind == "linear" and fields.has("conv_L_cache"):
+        return "state_only"
+    return kind
+
+
+def _patterned(fields: Fields) -> tuple[LayerKind, ...] | None:
+    windowed = fields.integers("hybrid_layer_pattern")
+    if windowed is not None:
+        return tuple("sliding" if flag == 1 else "full" for flag in windowed)
+    if fields.has("hybrid_override_pattern"):
+        letters = fields.word("hybrid_override_pattern", "")
+        unknown = set(letters) - set(_KIND_OF_LETTER)
+        if unknown:
+            raise fields.wrong("hybrid_override_pattern", letters, f"unknown {sorted(unknown)}")
+        return tuple(_KIND_OF_LETTER[letter] for letter in letters)
+    linear = fields.inner("linear_attn_config")
+    full = linear.integers("full_attn_layers") if linear is not None else None
+    if full is None:
+        return None
+    # These ids count from 1.
+    return tuple("full" if i + 1 in full else "linear" for i in range(_count(fields)))
+
+
+def _periodic(fields: Fields) -> tuple[LayerKind, ...] | None:
+    layers = range(_count(fields))
+    interval = fields.integer("full_attention_interval")
+    if interval:
+        return tuple("linear" if (i + 1) % interval else "full" for i in layers)
+    period = fields.integer("attn_layer_period")
+    if period:
+        offset = fields.integer("attn_layer_offset") or 0
+        return tuple("full" if i % period == offset else "linear" for i in layers)
+    attending = fields.integers("attn_layer_indices")
+    if attending is not None:
+        return tuple("full" if i in attending else "linear" for i in layers)
+    if fields.integer("attention_chunk_size"):
+        return tuple("chunked" if (i + 1) % 4 else "full" for i in layers)
+    return None
+
+
+def _uniform(fields: Fields) -> tuple[LayerKind, ...]:
+    return (_only_kind(fields),) * _count(fields)
+
+
+def _only_kind(fields: Fields) -> LayerKind:
+    if not fields.has("num_attention_heads") or fields.model_type in _RECURRENT_FAMILIES:
+        return "linear"
+    if fields.has("index_topk"):
+        return "indexed"
+    if fields.has("sliding_window") and not fields.is_off("use_sliding_window"):
+        return "sliding"
+    return "full"
+
+
+def _count(fields: Fields) -> int:
+    layers = fields.required("num_hidden_layers", "num_layers", "n_layer")
+    # Each of this family's layers attends twice, and keeps the rows of both.
+    return layers * 2 if fields.model_type == "longcat_flash" else layers

@@ -1,0 +1,101 @@
+"""What a model's caches must hold: the layers, what each keeps, and nothing about any device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .attention import (
+    attention_geometry,
+    compressed_geometry,
+    index_geometry,
+    shared_choices,
+    window_geometry,
+)
+from .fields import Fields
+from .geometry import (
+    AttentionGeometry,
+    CompressedGeometry,
+    HeadGeometry,
+    IndexGeometry,
+    StateGeometry,
+)
+from .layer_kinds import LayerKind, layer_kinds
+from .states import state_geometry
+
+__all__ = ["ModelShape"]
+
+_RECURRENT = ("linear", "state_only")
+# Attention and a state side by side in every layer.
+_PARALLEL_FAMILIES = frozenset({"falcon_h1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """The layers of a model, and the geometry of each kind, before any split over ranks.
+
+    `layers[i]` is the kind of global layer i; `state_layer_ids` the layers that keep a recurrent
+    state, which may attend as well. `attention` is the geometry of every layer that attends but
+    the windowed ones, which have `window_attention`; `window` is their length in tokens.
+    `reused_choice_ids` are indexed layers without index keys: they take an earlier layer's
+    choice. `draft_layers` counts the layers that predict further tokens, which `layers` leaves out.
+    """
+
+    model_type: str
+    layers: tuple[LayerKind, ...]
+    attention: AttentionGeometry | None
+    window_attention: AttentionGeometry | None = None
+    window: int | None = None
+    index: IndexGeometry | None = None
+    reused_choice_ids: tuple[int, ...] = ()
+    compressed: CompressedGeometry | None = None
+    state: StateGeometry | None = None
+    state_layer_ids: tuple[int, ...] = ()
+    draft_layers: int = 0
+    context_len: int | None = None
+
+    @classmethod
+    def from_hf_config(cls, config: Mapping[str, Any]) -> ModelShape:
+        """The shape that a `config.json` states, as parsed; a nested `text_config` is followed.
+
+        :raises ShapeError: where the config lacks a field that the shape needs, or contradicts
+            itself.
+        """
+        fields = Fields(config)
+        kinds = layer_kinds(fields)
+        recurrent = _recurrent_ids(fields, kinds)
+        window = fields.integer("sliding_window", "attention_chunk_size", "sliding_window_size")
+        windowed = window is not None and any(kind in ("sliding", "chunked") for kind in kinds)
+        # A family with index keys says so even in a config whose layers are all dense.
+        indexed = "indexed" in kinds or fields.has("sparse_attention_config")
+        indexed = indexed or (fields.has("index_head_dim") and "compressed" not in kinds)
+        return cls(
+            model_type=fields.model_type,
+            layers=kinds,
+            attention=attention_geometry(fields) if fields.has("num_attention_heads") else None,
+            window_attention=window_geometry(fields) if windowed else None,
+            window=window if windowed or "compressed" in kinds else None,
+            index=index_geometry(fields) if indexed else None,
+            reused_choice_ids=shared_choices(fields, kinds),
+            compressed=compressed_geometry(fields) if "compressed" in kinds else None,
+            state=state_geometry(fields) if recurrent else None,
+            state_layer_ids=recurrent,
+            draft_layers=fields.integer("num_nextn_predict_layers") or 0,
+            context_len=fields.integer("max_position_embeddings", "model_max_length"),
+        )
+
+    def ids(self, *kinds: LayerKind) -> tuple[int, ...]:
+        """Global ids of the layers of these kinds, ascending."""
+        return tuple(i for i, kind in enumerate(self.layers) if kind in kinds)
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether the attending layers keep latent rows."""
+        return self.attention is not None and not isinstance(self.attention, HeadGeometry)
+
+
+def _recurrent_ids(fields: Fields, kinds: tuple[LayerKind, ...]) -> tuple[int, ...]:
+    if fields.model_type in _PARALLEL_FAMILIES:
+        return tuple(range(len(kinds)))
+    return tuple(i for i, kind in enumerate(kinds) if kind in _RECURRENT)

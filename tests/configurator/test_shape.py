@@ -1,0 +1,225 @@
+"""The shapes of forty families, against counts worked out by hand from their configs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kvproto.configurator import (
+    HeadGeometry,
+    LatentGeometry,
+    ModelShape,
+    ShapeError,
+    example_config,
+    example_names,
+)
+
+# Per family: layers of each kind, and the elements that one token adds, as
+# (layers that see the whole context) and (windowed layers).
+BY_HAND: dict[str, tuple[dict[str, int], int, int]] = {
+    "bamba": ({"linear": 32}, 0, 0),
+    "cohere2": ({"sliding": 30, "full": 10}, 10 * 64 * 256, 30 * 64 * 256),
+    "deepseek_v2": ({"full": 32}, 32 * 576, 0),
+    "deepseek_v3": ({"full": 61}, 61 * 576, 0),
+    "deepseek_v32": ({"indexed": 61}, 61 * 576, 0),
+    "exaone4": ({"sliding": 24, "full": 8}, 8 * 32 * 256, 24 * 32 * 256),
+    "falcon_h1": ({"full": 32}, 32 * 8 * 256, 0),
+    "gemma2": ({"sliding": 13, "full": 13}, 13 * 4 * 512, 13 * 4 * 512),
+    "gemma3_text": ({"sliding": 22, "full": 4}, 4 * 4 * 512, 22 * 4 * 512),
+    "gemma4_text": ({"sliding": 25, "full": 5}, 5 * 4 * 1024, 25 * 4 * 512),
+    "glm4_moe": ({"full": 46}, 46 * 8 * 84, 0),
+    "glm5_next": ({"linear": 34, "indexed": 11}, 11 * 512, 0),
+    "glm_moe_dsa": ({"indexed": 78}, 78 * 576, 0),
+    "gpt_oss": ({"sliding": 18, "full": 18}, 18 * 8 * 128, 18 * 8 * 128),
+    "granitemoehybrid": ({"linear": 32}, 0, 0),
+    "jamba": ({"linear": 28, "full": 4}, 4 * 8 * 256, 0),
+    "kimi_k25": ({"full": 61}, 61 * 576, 0),
+    "kimi_linear": ({"linear": 21, "full": 6}, 6 * 576, 0),
+    "lfm2": ({"full": 32}, 32 * 8 * 160, 0),
+    "llama": ({"full": 32}, 32 * 32 * 256, 0),
+    "llama4_text": ({"chunked": 36, "full": 12}, 12 * 8 * 256, 36 * 8 * 256),
+    "longcat_flash": ({"full": 56}, 56 * 576, 0),
+    "mamba2": ({"linear": 64}, 0, 0),
+    "mimo_v2_flash": ({"sliding": 39, "full": 9}, 9 * 4 * 320, 39 * 4 * 320),
+    "minimax": ({"full": 16, "linear": 16}, 16 * 8 * 256, 0),
+    "minimax_m2": ({"full": 62}, 62 * 8 * 256, 0),
+    "minimax_m3_vl": ({"full": 60}, 60 * 4 * 256, 0),
+    "mistral": ({"sliding": 32}, 0, 32 * 8 * 256),
+    "nemotron_h": ({"linear": 1, "full": 1, "no_cache": 2}, 8 * 256, 0),
+    "olmo3": ({"sliding": 24, "full": 8}, 8 * 32 * 256, 24 * 32 * 256),
+    "olmo_hybrid": ({"linear": 24, "full": 8}, 8 * 30 * 256, 0),
+    "phi3": ({"full": 32}, 32 * 32 * 192, 0),
+    "qwen2": ({"full": 32}, 32 * 32 * 256, 0),
+    "qwen3": ({"full": 32}, 32 * 32 * 256, 0),
+    "qwen3_5_text": ({"linear": 24, "full": 8}, 8 * 4 * 512, 0),
+    "qwen3_moe": ({"full": 24}, 24 * 4 * 128, 0),
+    "qwen3_next": ({"linear": 36, "full": 12}, 12 * 2 * 512, 0),
+    "qwen4_exp": ({"linear": 30, "indexed": 10}, 10 * 2 * 512, 0),
+    "step3p7": ({"full": 45}, 45 * 8 * 256, 0),
+}
+
+# Elements of one request's state in one layer: what is convolved, and the matrices.
+STATES_BY_HAND = {
+    "bamba": (3 * (8192 + 2 * 256), 128 * 64 * 256),
+    "falcon_h1": (3 * (1024 + 2 * 256), 128 * 8 * 256),
+    "glm5_next": (3 * 3 * 64 * 128, 64 * 128 * 128),
+    "granitemoehybrid": (3 * (8192 + 2 * 256), 128 * 64 * 256),
+    "jamba": (3 * 8192, 8192 * 16),
+    "kimi_linear": (3 * 3 * 32 * 128, 32 * 128 * 128),
+    "mamba2": (3 * (8192 + 2 * 8 * 128), 128 * 64 * 128),
+    "minimax": (0, 32 * 128 * 128),
+    "nemotron_h": (3 * (8192 + 2 * 8 * 128), 128 * 64 * 128),
+    "olmo_hybrid": (3 * (2 * 30 * 96 + 30 * 192), 30 * 192 * 96),
+    "qwen3_5_text": (3 * (2 * 16 * 128 + 32 * 128), 32 * 128 * 128),
+    "qwen3_next": (3 * (2 * 16 * 128 + 32 * 128), 32 * 128 * 128),
+    "qwen4_exp": (3 * (2 * 16 * 128 + 32 * 128), 32 * 128 * 128),
+}
+
+
+def shape_of(name: str, **changed: Any) -> ModelShape:
+    config = example_config(name)
+    target = config.get("text_config", config)
+    target.update(changed)
+    return ModelShape.from_hf_config(config)
+
+
+def elements(geometry: object) -> int:
+    match geometry:
+        case HeadGeometry():
+            return geometry.head_num * (geometry.head_dim + geometry.v_head_dim)
+        case LatentGeometry():
+            return geometry.kv_lora_rank + geometry.qk_rope_head_dim
+        case _:
+            return 0
+
+
+def test_every_family_but_the_compressed_one_has_its_row() -> None:
+    assert set(BY_HAND) == set(example_names()) - {"deepseek_v4"}
+
+
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_rows(name: str) -> None:
+    kinds, full, window = BY_HAND[name]
+    shape = shape_of(name)
+    assert Counter(shape.layers) == kinds
+    whole = shape.ids("full", "indexed")
+    windowed = shape.ids("sliding", "chunked")
+    assert len(whole) * elements(shape.attention) == full
+    assert len(windowed) * elements(shape.window_attention) == window
+    assert (shape.window is not None) == bool(windowed)
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_states(name: str) -> None:
+    state = shape_of(name).state
+    if name not in STATES_BY_HAND:
+        assert state is None
+        return
+    assert state is not None
+    conv, temporal = STATES_BY_HAND[name]
+    shape = state.conv_shape(1)
+    assert (0 if shape is None else shape[0] * shape[1]) == conv
+    heads, width, rank = state.temporal_shape(1)
+    assert heads * width * rank == temporal
+
+
+def test_a_layer_that_attends_and_recurs_counts_as_both() -> None:
+    shape = shape_of("falcon_h1")
+    assert shape.ids("full") == shape.state_layer_ids == tuple(range(32))
+
+
+def test_compressed_rows_have_the_ratio_of_their_layer() -> None:
+    shape = shape_of("deepseek_v4")
+    assert shape.compressed is not None
+    assert Counter(shape.compressed.ratios) == {128: 23, 4: 20}
+    assert (shape.window, shape.compressed.index_head_dim) == (128, 128)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v32", "glm5_next", "minimax_m3_vl", "qwen4_exp"])
+def test_a_family_with_index_keys_is_never_taken_for_one_without(name: str) -> None:
+    assert shape_of(name).index is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "reused"),
+    [
+        ({"indexer_types": ["full", "shared", "full", "shared"] + ["full"] * 57}, (1, 3)),
+        ({"index_topk_pattern": "FSSF"}, (1, 2)),
+        ({"index_topk_freq": 30}, tuple(i for i in range(2, 61) if i not in (31,))),
+        (
+            {"index_topk_freq": 20, "index_skip_topk_offset": 1},
+            tuple(set(range(61)) - {0, 20, 40, 60}),
+        ),
+        ({"cli_factor": 60}, tuple(range(1, 60))),
+        ({}, ()),
+    ],
+)
+def test_layers_that_reuse_a_choice(changed: dict[str, Any], reused: tuple[int, ...]) -> None:
+    assert shape_of("deepseek_v32", **changed).reused_choice_ids == reused
+
+
+def test_windows_may_have_heads_and_widths_of_their_own() -> None:
+    # The values of the published MiMo-V2-Flash checkpoint.
+    own = {"swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128}
+    shape = shape_of("mimo_v2_flash", **own)
+    assert shape.attention == HeadGeometry(head_num=4, head_dim=192, v_head_dim=128)
+    assert shape.window_attention == HeadGeometry(head_num=8, head_dim=192, v_head_dim=128)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kinds"),
+    [
+        ({"layer_types": None, "hybrid_layer_pattern": [0, 1, 1, 0]}, "full sliding sliding full"),
+        ({"layer_types": None, "full_attention_interval": 4}, "linear linear linear full"),
+        ({"layer_types": None, "hybrid_override_pattern": "M-*E"}, "linear no_cache full no_cache"),
+        (
+            {"layer_types": ["conv", "full_attention"] * 2, "conv_L_cache": 3},
+            "state_only full " * 2,
+        ),
+    ],
+)
+def test_other_ways_to_name_the_layers(changed: dict[str, Any], kinds: str) -> None:
+    assert shape_of("mimo_v2_flash", num_hidden_layers=4, **changed).layers == tuple(kinds.split())
+
+
+def test_linear_layers_that_are_counted_from_one() -> None:
+    linear = {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 8, "head_dim": 64}
+    shape = shape_of(
+        "kimi_linear", layer_types=None, num_hidden_layers=4, linear_attn_config=linear
+    )
+    assert shape.ids("full") == (3,)
+    assert shape.state is not None
+    assert shape.state.conv_shape(2) == (3, 3 * 8 * 64 // 2)
+
+
+def test_groups_that_cannot_be_split_are_on_every_rank() -> None:
+    state = shape_of("bamba").state
+    assert state is not None
+    # One group of 256 on each of two ranks, twice: for B and for C.
+    assert state.conv_shape(2) == (8192 // 2 + 2 * 256, 3)
+    assert state.temporal_shape(2) == (64, 64, 256)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8, 16])
+def test_a_rank_never_stores_less_than_one_head(ranks: int) -> None:
+    heads = shape_of("qwen3_moe").attention
+    assert isinstance(heads, HeadGeometry)
+    assert heads.heads_of_rank(ranks) == max(1, 4 // ranks)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"num_attention_heads": "many"}, "num_attention_heads='many': must be an integer"),
+        ({"num_hidden_layers": None}, "has no num_hidden_layers or num_layers or n_layer"),
+        ({"layer_types": ["full_attention"] * 3}, "3 kinds for 32 layers"),
+        ({"layer_types": ["holographic"] * 32}, "layer_types='holographic': is none of"),
+        ({"num_key_value_heads": -1}, "num_key_value_heads=-1: must be an integer of at least 0"),
+    ],
+)
+def test_a_config_that_cannot_be_says_where(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ShapeError, match="config of model_type 'llama'") as error:
+        shape_of("llama", head_dim=None, **changed)
+    assert said in str(error.value)
