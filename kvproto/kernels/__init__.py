@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from .clear_slots import clear_slots
 from .copy_slots import copy_slots
+from .dequantise_fp4 import dequantise_fp4
+from .dequantise_mxfp8 import dequantise_mxfp8
 from .fp8 import FP8_DTYPES, to_fp8
 from .gather_index_keys import gather_index_keys
 from .gather_rows import gather_rows
 from .index_page import index_page_bytes
+from .interleaved_scales import ATOM, gather_interleaved_scales, store_interleaved_scales
 from .load_index_keys import load_index_keys
 from .load_latent_rows import load_latent_rows
 from .locations import check_locations
@@ -15,6 +18,8 @@ from .move_index_keys import move_index_keys
 from .move_rows import move_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
+from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
+from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
 from .store_rows import store_rows
@@ -22,21 +27,32 @@ from .to_stored import to_stored
 from .unpack_latent_rows import unpack_latent_rows
 
 __all__ = [
+    "ATOM",
+    "FP4_BLOCK",
     "FP8_DTYPES",
     "LATENT_BLOCK",
+    "MXFP8_BLOCK",
+    "FP4Scales",
     "check_locations",
     "clear_slots",
     "copy_slots",
+    "dequantise_fp4",
+    "dequantise_mxfp8",
     "gather_index_keys",
+    "gather_interleaved_scales",
     "gather_rows",
     "index_page_bytes",
     "load_index_keys",
     "load_latent_rows",
     "move_index_keys",
     "move_rows",
+    "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
+    "quantise_fp4",
+    "quantise_mxfp8",
     "store_index_keys",
+    "store_interleaved_scales",
     "store_latent_rows",
     "store_rows",
     "to_fp8",
