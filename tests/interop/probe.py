@@ -21,6 +21,7 @@ from tests.interop import (
     advertised,
     allocator_faults,
     allocators,
+    census,
     composites,
     faults,
     latent,
@@ -54,6 +55,7 @@ def main() -> None:
         "request pools": _section(allocator_faults.requests),
         "latent": _section(latent.observed),
         "composites": _section(composites.observed),
+        "census": _section(census.census),
     }
     json.dump(answers, sys.stdout)
 

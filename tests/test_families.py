@@ -1,0 +1,38 @@
+"""The page of families says nothing of ours that is not there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from typing_extensions import is_protocol
+
+from tests.families import STATUSES, Row, rows
+
+
+def test_each_class_has_one_row() -> None:
+    assert [name for name, times in Counter(row.name for row in rows()).items() if times > 1] == []
+
+
+def named(row: Row) -> list[Any]:
+    """What the row names of ours, by way of `from module import name`."""
+    return [resolve_name(":".join(name.rsplit(".", 1))) for name in row.ours]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_what_a_row_names_exists(row: Row) -> None:
+    assert row.status in STATUSES
+    assert row.said
+    assert all(isinstance(thing, type) for thing in named(row))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_a_row_names_what_its_status_needs(row: Row) -> None:
+    contracts = [is_protocol(thing) for thing in named(row)]
+    if row.status in ("implemented", "covered"):
+        assert contracts, "implemented by nothing"
+        assert all(contracts) == ("contract" in row.said), "a contract is no implementation"
+    else:
+        assert all(contracts), "there is an implementation after all"
