@@ -80,6 +80,7 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "--cannot", metavar="NAME=REASON", help="the pools lack this one", action="append"
     )
+    _add_row_access(check)
     check.add_argument("--expect", metavar="FILE", help="TOML of known failures, by law id")
     check.add_argument("--laws", metavar="VERSION", help="newer laws are advisory")
     check.add_argument("--seed", type=int, default=0, help="of the laws' random choices")
@@ -101,7 +102,16 @@ def _add_repro(commands: Commands) -> None:
     repro.add_argument("factory", metavar="module:factory")
     repro.add_argument("--seed", type=int, default=0, metavar="N")
     repro.add_argument("--spec", action="append", metavar="NAME", help="only this geometry")
+    _add_row_access(repro)
     repro.set_defaults(run=_repro)
+
+
+def _add_row_access(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--row-access",
+        metavar="module:Class",
+        help="peek and poke rows with it, where pools declare no regions",
+    )
 
 
 def _add_laws(commands: Commands) -> None:
@@ -135,7 +145,9 @@ def _check(arguments: argparse.Namespace) -> int:
 def _repro(arguments: argparse.Namespace) -> int:
     from .conformance.command import repro
 
-    return repro(arguments.law, arguments.factory, arguments.seed, arguments.spec)
+    return repro(
+        arguments.law, arguments.factory, arguments.seed, arguments.spec, arguments.row_access
+    )
 
 
 def _laws(_arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from .check import LAWS_VERSION, check_pool
 from .factory import Factory, load_factory
 from .law import LAWS, Law, law
 from .report import Finding, LawResult, Report, Subject
+from .row_access import RowAccess, RowPart
 
 __all__ = [
     "LAWS",
@@ -22,6 +23,8 @@ __all__ = [
     "LawBroken",
     "LawResult",
     "Report",
+    "RowAccess",
+    "RowPart",
     "Subject",
     "check_pool",
     "law",

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .broken import LawBroken
+from .row_access import RowAccess
 
 __all__ = ["Bench", "show_row"]
 
@@ -36,6 +37,9 @@ class Bench:
     def suits(cls, pool: object) -> bool:
         """Can the bench look at this subject? Where it cannot, only laws of any subject bind."""
         return True
+
+    def look_through(self, row_access: RowAccess) -> None:
+        """For benches that read rows: what the vendor offers to read them with."""
 
     def prepare(self) -> None:
         """What the pool's surroundings do to it before it is used; once, before the law."""

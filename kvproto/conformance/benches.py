@@ -23,6 +23,7 @@ from .composite_bench import HybridBench, SWABench
 from .kv_bench import KVBench
 from .latent_bench import LatentBench
 from .pair_bench import PairBench
+from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
 from .state_bench import StateBench
 
@@ -43,9 +44,13 @@ BENCHES: dict[type, type[Bench]] = {
 """The bench of each kind of request; laws are run on the bench they are annotated with."""
 
 
-def bench_for(request: object, pool: object, seed: int = 0) -> Bench:
-    """A bench with this subject on it."""
+def bench_for(
+    request: object, pool: object, seed: int = 0, row_access: RowAccess | None = None
+) -> Bench:
+    """A bench with this subject on it, which looks at it through `row_access` where it must."""
     registered = BENCHES[type(request)]
     kind: Any = registered if registered.suits(pool) else Bench
     bench: Bench = kind(request, pool, seed)
+    if row_access is not None:
+        bench.look_through(row_access)
     return bench

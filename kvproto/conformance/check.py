@@ -10,6 +10,7 @@ from kvproto._bad_input import BadInput
 from kvproto.protocols import Declined, KVPool, supports
 
 from . import laws as _registered
+from .bench import Bench
 from .benches import bench_for
 from .capabilities import capability_named, verdicts
 from .declarations import declaration_results
@@ -18,6 +19,7 @@ from .factory import Factory, build
 from .law import LAWS, Law, laws_named
 from .over_leaves import binds_over_leaves, leaf_name, over_leaves
 from .report import LawResult, Report, Subject
+from .row_access import RowAccess
 from .runner import Built, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
@@ -37,6 +39,7 @@ def check_pool(
     cannot: Mapping[str, str] | None = None,
     expected: Mapping[str, Any] | None = None,
     laws_version: str = LAWS_VERSION,
+    row_access: RowAccess | None = None,
     seed: int = 0,
     target: str = "",
     progress: Progress = lambda _done, _total, _name: None,
@@ -47,8 +50,9 @@ def check_pool(
     run; None is all. `claims` names the capabilities the vendor says its pools have, `cannot`
     those it says they lack, with reasons; where `claims` is given, detection must agree with it
     both ways. `expected` maps a law's id to the reason why it is known to fail, or to a mapping
-    of `reason` and `until`. Laws newer than `laws_version` are advisory. `seed` is that of the
-    laws' random choices.
+    of `reason` and `until`. Laws newer than `laws_version` are advisory. `row_access` reads and
+    writes what pools store that do not declare their regions. `seed` is that of the laws' random
+    choices.
 
     :raises BadInput: for a name that does not exist, an expectation that cannot be met, and
         when nothing can be had from the factory, or nothing on the CPU.
@@ -59,6 +63,7 @@ def check_pool(
     chosen = _narrowed(named, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
     built, declined = _ask(factory, asked, any(map(binds_over_leaves, chosen)))
+    built = [replace(each, row_access=row_access) for each in built]
     subjects = _subjects(built)
     results = run_laws(built, chosen, seed, progress)
     results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
@@ -69,6 +74,7 @@ def check_pool(
         subjects=subjects,
         results=tuple(results),
         declined=tuple(declined),
+        row_access="" if row_access is None else _name_of(type(row_access)),
     )
 
 
@@ -137,7 +143,7 @@ def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
         Subject(
             name,
             tuple(each.spec.name for each in group),
-            bench_for(group[0].spec.request, group[0].subject).by_fallback,
+            _bench(group[0]).by_fallback,
             tuple(verdicts(group[0].subject)),
             group[0].over,
         )
@@ -145,7 +151,11 @@ def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
     )
 
 
-def _name_of(factory: Factory) -> str:
+def _bench(built: Built) -> Bench:
+    return bench_for(built.spec.request, built.subject, row_access=built.row_access)
+
+
+def _name_of(factory: object) -> str:
     module = getattr(factory, "__module__", "")
     name = getattr(factory, "__qualname__", type(factory).__qualname__)
     return f"{module}:{name}" if module else name

@@ -16,7 +16,7 @@ from kvproto._bad_input import BadInput
 
 from .check import LAWS_VERSION, check_pool
 from .expectations import load_expected_failures
-from .factory import load_factory
+from .factory import load_factory, load_row_access
 from .law import LAWS
 from .render import print_report
 from .report import Report
@@ -45,6 +45,7 @@ def check(arguments: argparse.Namespace) -> int:
         "expected": load_expected_failures(arguments.expect) if arguments.expect else None,
         "laws_version": arguments.laws or LAWS_VERSION,
         "seed": arguments.seed,
+        "row_access": load_row_access(arguments.row_access),
     }
     console = Console()
     status = 0
@@ -56,14 +57,22 @@ def check(arguments: argparse.Namespace) -> int:
     return status
 
 
-def repro(law: str, target: str, seed: int, specs: Sequence[str] | None) -> int:
+def repro(
+    law: str, target: str, seed: int, specs: Sequence[str] | None, row_access: str | None
+) -> int:
     """Run one law again; the exit status.
 
     :raises BadInput: for an unknown law, and for input the kit cannot use.
     """
     if law not in LAWS:
         raise BadInput(f"no law '{law}': `kvproto laws` lists them")
-    report = _with_progress(target, {"laws": [law], "specs": specs, "seed": seed})
+    asked = {
+        "laws": [law],
+        "specs": specs,
+        "seed": seed,
+        "row_access": load_row_access(row_access),
+    }
+    report = _with_progress(target, asked)
     print_report(report, Console())
     return 0 if report.ok else 1
 

@@ -21,6 +21,7 @@ from kvproto.protocols import (
 
 from .kv_bench import KVBench, LayerStub, Side, WriteLoc
 from .latent_bench import LatentBench
+from .row_access import RowAccess
 from .state_bench import StateBench
 
 __all__ = ["CompositeBench", "HybridBench", "SWABench", "numbers"]
@@ -48,6 +49,7 @@ class CompositeBench(KVBench):
         self.pool = pool
         self.whole = whole
         self._owning = owning
+        self._sides = [bench for bench, _ in sides]
         self.places = {
             layer_id: (bench, bench.layer_ids[index])
             for bench, ids in sides
@@ -59,9 +61,15 @@ class CompositeBench(KVBench):
         """Is it the composite that was asked for, so that its leaves can be looked at?"""
         return isinstance(pool, cls.serves)
 
+    def look_through(self, row_access: RowAccess) -> None:
+        """Of the leaves, whose rows they are."""
+        super().look_through(row_access)
+        for bench in self._sides:
+            bench.look_through(row_access)
+
     @property
     def by_fallback(self) -> bool:
-        """True where a leaf's rows are read behind its read doors."""
+        """True where a leaf's rows are read behind its read doors, for want of anything better."""
         return any(bench.by_fallback for bench in self._owning)
 
     @property

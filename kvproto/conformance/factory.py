@@ -24,7 +24,9 @@ from kvproto.protocols import (
 )
 from kvproto.protocols._members import members_of
 
-__all__ = ["Factory", "build", "load_factory"]
+from .row_access import RowAccess
+
+__all__ = ["Factory", "build", "load_factory", "load_row_access"]
 
 Factory: TypeAlias = Callable[[Any], Any]
 """Takes one request and returns what serves it, or `Declined(reason)`."""
@@ -44,9 +46,31 @@ def load_factory(target: str) -> Factory:
 
     :raises BadInput: when there is no such thing.
     """
+    factory = _named(target, "module:factory, for example acme.pools:build")
+    if not callable(factory):
+        module, _, attribute = target.partition(":")
+        raise BadInput(f"{target}: {attribute} is not callable in {module}")
+    return cast("Factory", factory)
+
+
+def load_row_access(target: str | None) -> RowAccess | None:
+    """The `RowAccess` that `module:attribute` names, made without arguments if it is a class.
+
+    :raises BadInput: when there is no such thing, or it cannot peek and poke.
+    """
+    if target is None:
+        return None
+    found: Any = _named(target, "module:Class with peek and poke")
+    lacks = [name for name in ("peek", "poke") if not callable(getattr(found, name, None))]
+    if lacks:
+        raise BadInput(f"{target}: it has no {' and no '.join(lacks)}, see kvproto's RowAccess")
+    return cast("RowAccess", found() if isinstance(found, type) else found)
+
+
+def _named(target: str, form: str) -> object:
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
-        raise BadInput(f"'{target}': write module:factory, for example acme.pools:build")
+        raise BadInput(f"'{target}': write {form}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -56,11 +80,9 @@ def load_factory(target: str) -> Factory:
             f"{target}: importing {module_name} failed with {_told(error)}; "
             "run from the folder that holds it, or install it"
         ) from error
-    factory = vars(module).get(attribute)
-    if not callable(factory):
-        wrong = "is not callable" if attribute in vars(module) else "does not exist"
-        raise BadInput(f"{target}: {attribute} {wrong} in {module_name}")
-    return cast("Factory", factory)
+    if attribute not in vars(module):
+        raise BadInput(f"{target}: {attribute} does not exist in {module_name}")
+    return cast("object", vars(module)[attribute])
 
 
 def build(factory: Factory, request: object) -> Any:

@@ -27,6 +27,7 @@ class Law:
     `since` the version of the kit that brought it. Where a law named in `needs` failed, this
     one would fail for the same cause: it is then reported as blocked. A `hazardous` law makes
     calls that a wrong kernel answers by writing outside its buffers: it runs in a child process.
+    `when` looks at the bench, for laws about what the vendor offers to the kit beside the pool.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Law:
     hazardous: bool
     bench: type[Bench]
     run: Callable[[Any], None]
+    when: Callable[[Any], bool]
 
     @property
     def family(self) -> str:
@@ -78,6 +80,7 @@ def law(
     applies: Callable[[Any], bool] = any_request,
     needs: tuple[str, ...] = (),
     hazardous: bool = False,
+    when: Callable[[Any], bool] = any_request,
 ) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Register a function as a law; its docstring's first line is the claim.
 
@@ -102,6 +105,7 @@ def law(
             hazardous=hazardous,
             bench=bench,
             run=run,
+            when=when,
         )
         return run
 

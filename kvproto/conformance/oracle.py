@@ -1,8 +1,9 @@
 """Read a pool's bytes without asking the pool to read them.
 
 A law never checks a write through the pool's own read door. Where the pool declares its
-regions, the oracle goes to the address of each element; where it does not, it falls back to
-the storage behind the read door's tensor and says so, since a wrong door then goes unseen.
+regions, the oracle goes to the address of each element; where it does not, it asks the vendor's
+`RowAccess`. Without that it falls back to the storage behind the read door's tensor and says so,
+since a wrong door then goes unseen.
 """
 
 from __future__ import annotations
@@ -15,19 +16,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.protocols import (
-    BufferRegion,
-    DeclaresRegions,
-    Field,
-    IndexerCapable,
-    KVPool,
-    MLALatent,
-)
+from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVPool
+
+from .read_doors import DoorReader
+from .row_access import AccessReader, RowAccess
+from .stored_rows import Side, dequantised, side_by_side
 
 __all__ = ["Oracle", "OracleSource", "oracle_for", "peek", "poke"]
 
-OracleSource = Literal["declared regions", "read doors"]
-Side = Literal["key", "value"]
+OracleSource = Literal["declared regions", "row access", "read doors"]
 
 _ROW_FIELDS = {"key": ("key", "latent", "rope"), "value": ("value",)}
 
@@ -48,11 +45,14 @@ class Oracle:
 
     pool: KVPool
     regions: tuple[BufferRegion, ...] | None
+    row_access: RowAccess | None = None
 
     @property
     def source(self) -> OracleSource:
         """Where the bytes are read from."""
-        return "read doors" if self.regions is None else "declared regions"
+        if self.regions is not None:
+            return "declared regions"
+        return "read doors" if self.row_access is None else "row access"
 
     def rows(self, side: Side, layer_id: int) -> Tensor:
         """A copy of all rows of a layer: `[slots, heads, width]`, in the stored meaning.
@@ -62,14 +62,14 @@ class Oracle:
         """
         region = self._region(_ROW_FIELDS[side][:2], layer_id)
         if region is None:
-            return self._through_door(side, layer_id)
+            return self._reader.rows(side, layer_id)
         return _rows(region, side, layer_id, range(region.page_count))
 
     def row(self, side: Side, layer_id: int, slot: int) -> Tensor:
         """One row of a layer, `[heads, width]`, without touching the others."""
         region = self._region(_ROW_FIELDS[side][:2], layer_id)
         if region is None:
-            return self._door(side, layer_id)[slot].detach().clone()
+            return self._reader.row(side, layer_id, slot)
         page, token = divmod(slot, region.page_size)
         return _rows(region, side, layer_id, (page,))[token]
 
@@ -77,17 +77,16 @@ class Oracle:
         """The bytes of all rows of a layer, scales among them: uint8 `[slots, bytes of a row]`."""
         region = self._region(_ROW_FIELDS[side][:2], layer_id)
         if region is None:
-            door = self._door(side, layer_id)
-            return door.detach().clone().contiguous().view(torch.uint8).flatten(1)
+            return self._reader.stored_bytes(side, layer_id)
         pages = range(region.page_count)
         parts = sorted(region.fields, key=lambda field: field.offset)
-        return _side_by_side([_gather(region, field, layer_id, pages) for field in parts])
+        return side_by_side([_gather(region, field, layer_id, pages) for field in parts])
 
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Index keys of a layer, uint8 `[slots, bytes of a key]`, and their scales, `[slots]`."""
         region = self._region(("index_key",), layer_id)
         if region is None:
-            return self._index_through_door(layer_id)
+            return self._reader.index(layer_id)
         pages = range(region.page_count)
         keys = _gather(region, region.field("index_key"), layer_id, pages)
         scales = _gather(region, region.field("scale"), layer_id, pages)
@@ -97,41 +96,24 @@ class Oracle:
         """The key bytes and the scale of one slot, without touching the others."""
         region = self._region(("index_key",), layer_id)
         if region is None:
-            keys, scales = self._index_through_door(layer_id)
-            return keys[slot], float(scales[slot])
+            return self._reader.index_at(layer_id, slot)
         page, token = divmod(slot, region.page_size)
         keys = _gather(region, region.field("index_key"), layer_id, (page,))
         scales = _gather(region, region.field("scale"), layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
+
+    @property
+    def _reader(self) -> AccessReader | DoorReader:
+        """For what no region holds."""
+        if self.row_access is None:
+            return DoorReader(self.pool)
+        return AccessReader(self.pool, self.row_access)
 
     def _region(self, names: Sequence[str], layer_id: int) -> BufferRegion | None:
         for region in self.regions or ():
             if layer_id in region.layer_ids and region.fields[0].name in names:
                 return region
         return None
-
-    def _door(self, side: Side, layer_id: int) -> Tensor:
-        read = self.pool.get_key_buffer if side == "key" else self.pool.get_value_buffer
-        buffer = read(layer_id)
-        return buffer.reshape(-1, *buffer.shape[-2:])
-
-    def _through_door(self, side: Side, layer_id: int) -> Tensor:
-        rows = self._door(side, layer_id).detach().clone()
-        pool = self.pool
-        if side == "key" and isinstance(pool, MLALatent):
-            width = pool.kv_lora_rank + pool.qk_rope_head_dim
-            if rows.shape[-1] != width:
-                return _unpacked(rows.view(torch.uint8), pool.kv_lora_rank, width)
-        return rows
-
-    def _index_through_door(self, layer_id: int) -> tuple[Tensor, Tensor]:
-        pool = self.pool
-        if not isinstance(pool, IndexerCapable):
-            raise TypeError(f"{type(pool).__name__} has no index keys")
-        pages = pool.get_index_k_with_scale_buffer(layer_id).detach().clone()
-        key_bytes = pool.index_page_size * pool.index_head_dim
-        keys = pages[:, :key_bytes].reshape(-1, pool.index_head_dim)
-        return keys, pages[:, key_bytes:].contiguous().view(torch.float32).flatten()
 
 
 def _rows(region: BufferRegion, side: Side, layer_id: int, pages: Iterable[int]) -> Tensor:
@@ -142,7 +124,7 @@ def _rows(region: BufferRegion, side: Side, layer_id: int, pages: Iterable[int])
     )
     if scale is not None:
         scales = _gather(region, scale, layer_id, pages)
-        latent = _dequantised(parts[0], scales)
+        latent = dequantised(parts[0], scales)
         parts = [latent, *(part.float() for part in parts[1:])]
     rows = parts[0] if len(parts) == 1 else _joined(parts)
     return rows if rows.dim() == 3 else rows.unsqueeze(1)
@@ -163,30 +145,11 @@ def _gather(region: BufferRegion, field: Field, layer_id: int, pages: Iterable[i
     return torch.cat(found).view(dtype).reshape(-1, *field.shape[1:])
 
 
-def _dequantised(elements: Tensor, scales: Tensor) -> Tensor:
-    block = elements.shape[-1] // scales.shape[-1]
-    return elements.float() * scales.repeat_interleave(block, dim=-1)
-
-
-def _unpacked(rows: Tensor, rank: int, width: int) -> Tensor:
-    rope_at = rows.shape[-1] - 2 * (width - rank)
-    elements, scales, rope = (
-        part.contiguous()
-        for part in (rows[..., :rank], rows[..., rank:rope_at], rows[..., rope_at:])
-    )
-    latent = _dequantised(elements.view(torch.float8_e4m3fn), scales.view(torch.float32))
-    return torch.cat([latent, rope.view(torch.bfloat16).float()], dim=-1)
-
-
 def _joined(parts: Sequence[Tensor]) -> Tensor:
-    joined = _side_by_side(parts).view(parts[0].dtype)
+    joined = side_by_side(parts).view(parts[0].dtype)
     return joined.view(*parts[0].shape[:-1], -1)
 
 
-def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.contiguous().view(torch.uint8).flatten(1) for part in parts], dim=1)
-
-
 def oracle_for(pool: KVPool) -> Oracle:
-    """The most independent oracle the pool allows."""
+    """The most independent oracle the pool allows by itself."""
     return Oracle(pool, pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None)

@@ -127,9 +127,11 @@ def _print_failure(report: Report, failed: list[LawResult], tried: int, console:
         if text:
             grid.add_row(Text(f"  {name:8}", style="dim"), Text(text, overflow="fold"))
     console.print(grid)
-    again = f"kvproto repro {first.law} --seed {first.seed} --spec {first.spec} {report.target}"
     # Not folded: it is there to be copied.
-    console.print(Text("  again     ", style="dim").append(again, style="default"), soft_wrap=True)
+    console.print(
+        Text("  again     ", style="dim").append(report.again(first), style="default"),
+        soft_wrap=True,
+    )
 
 
 def _last_line(report: Report) -> Text:

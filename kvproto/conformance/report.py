@@ -87,7 +87,7 @@ class Report:
     """Everything a run found.
 
     `target` names the factory; `declined` are the geometries it did not serve, with its reasons;
-    `laws_version` is what the vendor pins.
+    `laws_version` is what the vendor pins, `row_access` names what else its pools were read with.
     """
 
     target: str
@@ -95,6 +95,7 @@ class Report:
     subjects: tuple[Subject, ...]
     results: tuple[LawResult, ...]
     declined: tuple[tuple[str, str], ...]
+    row_access: str = ""
 
     @property
     def failures(self) -> list[LawResult]:
@@ -111,6 +112,12 @@ class Report:
         """`ok`, and no failure was merely expected or advisory."""
         passed = ("passed", "passed-by-fallback")
         return self.ok and all(r.status in passed for r in self.results)
+
+    def again(self, result: LawResult) -> str:
+        """The command that runs a law again, on the same pool."""
+        access = f" --row-access {self.row_access}" if self.row_access else ""
+        place = f"--seed {result.seed} --spec {result.spec}{access}"
+        return f"kvproto repro {result.law} {place} {self.target}"
 
     def by_law(self, subject: str | None = None) -> dict[str, list[LawResult]]:
         """The results of each law that ran, in the laws' own order, of one subject or of all."""

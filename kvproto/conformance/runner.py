@@ -21,6 +21,7 @@ from .law import Law
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
+from .row_access import RowAccess
 from .specs import Spec
 
 __all__ = ["Built", "Progress", "run_laws"]
@@ -36,12 +37,14 @@ class Built:
     """A subject that the factory built for a spec.
 
     `over` is set on composites of the kit's own: the class of the vendor's leaves in them.
+    `row_access` is the vendor's way to their bytes.
     """
 
     spec: Spec
     subject: object
     factory: Factory
     over: str = ""
+    row_access: RowAccess | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +80,7 @@ def _run_spec(
         if blocker:
             results.append(LawResult(*place, "blocked", note=f"blocked by {blocker}"))
             continue
-        status, finding, note = _judged(built.factory, built.spec, law, seed)
+        status, finding, note = _judged(built, law, seed)
         if status == "failed":
             failed.add(law.id)
         results.append(LawResult(*place, status, finding, note))
@@ -87,16 +90,18 @@ def _run_spec(
 def _binds(law: Law, built: Built) -> bool:
     if built.over and not binds_over_leaves(law):
         return False
-    bench = bench_for(built.spec.request, built.subject)
+    bench = bench_for(built.spec.request, built.subject, row_access=built.row_access)
     if not isinstance(bench, law.bench):
         return False
-    return law.applies(bench.request) and all(
-        supports(built.subject, capability) for capability in law.capabilities
+    return (
+        law.applies(bench.request)
+        and law.when(bench)
+        and all(supports(built.subject, capability) for capability in law.capabilities)
     )
 
 
-def _judged(factory: Factory, spec: Spec, law: Law, seed: int) -> _Verdict:
-    judge = partial(_judge, factory, spec, law, seed)
+def _judged(built: Built, law: Law, seed: int) -> _Verdict:
+    judge = partial(_judge, built, law, seed)
     if not law.hazardous:
         return judge()
     try:
@@ -105,10 +110,11 @@ def _judged(factory: Factory, spec: Spec, law: Law, seed: int) -> _Verdict:
         return "failed", Finding(broken.call, broken.expected, broken.got), ""
 
 
-def _judge(factory: Factory, spec: Spec, law: Law, seed: int) -> _Verdict:
+def _judge(built: Built, law: Law, seed: int) -> _Verdict:
+    factory, spec = built.factory, built.spec
     pool = _build_again(factory, spec)
     try:
-        bench = bench_for(spec.request, pool, seed)
+        bench = bench_for(spec.request, pool, seed, built.row_access)
         bench.another = partial(_build_again, factory, spec)
         bench.build = partial(build, factory)
         bench.prepare()

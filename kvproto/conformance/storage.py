@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from typing import cast
 
 import torch
 
-__all__ = ["owned_bytes", "owned_storages"]
+__all__ = ["owned_bytes", "owned_storages", "storage_bytes"]
 
 
 def owned_bytes(pool: object, slots: int) -> int:
@@ -32,3 +33,12 @@ def _flat(value: object) -> Iterable[object]:
     if not isinstance(value, (list, tuple)):
         return (value,)
     return [each for part in cast("Iterable[object]", value) for each in _flat(part)]
+
+
+def storage_bytes(pool: object, slots: int) -> dict[int, torch.Tensor]:
+    """Copies of what is in those storages, uint8 by address."""
+    return {
+        address: torch.frombuffer(bytearray(ctypes.string_at(address, nbytes)), dtype=torch.uint8)
+        for address, nbytes in owned_storages(pool, slots).items()
+        if nbytes
+    }

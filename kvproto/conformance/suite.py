@@ -10,6 +10,7 @@ import pytest
 from .check import LAWS_VERSION, check_pool
 from .law import LAWS
 from .report import Report
+from .row_access import RowAccess
 
 __all__ = ["PoolConformance"]
 
@@ -32,6 +33,7 @@ class PoolConformance:
     cannot: ClassVar[Mapping[str, str] | None] = None
     expected: ClassVar[Mapping[str, Any] | None] = None
     laws_version: ClassVar[str] = LAWS_VERSION
+    row_access: ClassVar[RowAccess | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -57,7 +59,11 @@ class PoolConformance:
         """Every pool the law binds keeps it; skipped, visibly, where it binds none."""
         known = {k: v for k, v in (self.expected or {}).items() if k == law}
         report = check_pool(
-            self.make_pool, laws=[law], expected=known, laws_version=self.laws_version
+            self.make_pool,
+            laws=[law],
+            expected=known,
+            laws_version=self.laws_version,
+            row_access=self.row_access,
         )
         if not report.results:
             pytest.skip(f"binds none of these pools: {LAWS[law].claim}")

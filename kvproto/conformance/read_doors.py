@@ -1,0 +1,55 @@
+"""Rows read from the storage behind a pool's read doors: no better than the doors are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvproto.protocols import IndexerCapable, KVPool
+
+from .stored_rows import Side, in_meaning
+
+__all__ = ["DoorReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class DoorReader:
+    """The methods of `Oracle`, for a pool that is its only witness."""
+
+    pool: KVPool
+
+    def rows(self, side: Side, layer_id: int) -> Tensor:
+        """All rows of a layer, packed ones dequantised."""
+        return in_meaning(self.pool, side, self._door(side, layer_id).detach().clone())
+
+    def row(self, side: Side, layer_id: int, slot: int) -> Tensor:
+        """One row of a layer."""
+        row = self._door(side, layer_id)[slot].detach().clone()
+        return in_meaning(self.pool, side, row)
+
+    def stored_bytes(self, side: Side, layer_id: int) -> Tensor:
+        """The bytes of all rows of a layer."""
+        door = self._door(side, layer_id)
+        return door.detach().clone().contiguous().view(torch.uint8).flatten(1)
+
+    def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
+        """Index keys and scales of a layer."""
+        pool = self.pool
+        if not isinstance(pool, IndexerCapable):
+            raise TypeError(f"{type(pool).__name__} has no index keys")
+        pages = pool.get_index_k_with_scale_buffer(layer_id).detach().clone()
+        key_bytes = pool.index_page_size * pool.index_head_dim
+        keys = pages[:, :key_bytes].reshape(-1, pool.index_head_dim)
+        return keys, pages[:, key_bytes:].contiguous().view(torch.float32).flatten()
+
+    def index_at(self, layer_id: int, slot: int) -> tuple[Tensor, float]:
+        """The key bytes and the scale of one slot."""
+        keys, scales = self.index(layer_id)
+        return keys[slot], float(scales[slot])
+
+    def _door(self, side: Side, layer_id: int) -> Tensor:
+        read = self.pool.get_key_buffer if side == "key" else self.pool.get_value_buffer
+        buffer = read(layer_id)
+        return buffer.reshape(-1, *buffer.shape[-2:])
