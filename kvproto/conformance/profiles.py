@@ -37,7 +37,7 @@ PROFILES = (
         ("DeclaresRegions", "SizeReporting"),
         ("size", "transfer", "host-tier"),
     ),
-    Profile("speculative", "KVPool", ("Movable",), ("move",)),
+    Profile("speculative", "KVPool", ("Movable",), ("move", "commit")),
     Profile("SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "composite")),
     Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
     Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer",)),

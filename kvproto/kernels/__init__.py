@@ -18,6 +18,7 @@ from .move_index_keys import move_index_keys
 from .move_rows import move_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
+from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .store_index_keys import store_index_keys
@@ -49,6 +50,7 @@ __all__ = [
     "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
+    "prefix_locations",
     "quantise_fp4",
     "quantise_mxfp8",
     "store_index_keys",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from .leaf import KVLeaf, KVPool
+from .leaf import KVPool
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,7 +93,7 @@ class DCPMaskedWrite(KVPool, Protocol):
 
 
 @runtime_checkable
-class PrefixValidCommit(KVLeaf, Protocol):
+class PrefixValidCommit(KVPool, Protocol):
     """Can the pool store a batch of drafts of which only a prefix of each row was accepted?
 
     Speculative decoding verifies a fixed number of draft tokens per request and learns on the
@@ -113,11 +113,14 @@ class PrefixValidCommit(KVLeaf, Protocol):
     ) -> None:
         """Store the first `commit_lens[b]` tokens of request `b`; the others change nothing.
 
-        `loc_2d` is `[requests, drafts]` token slots, `commit_lens` `[requests]` with values of
-        0 to `drafts`, both integer. `cache_k` is `[requests * drafts, heads, head_dim]`,
-        request by request, `cache_v` likewise with `v_head_dim`. Rows, scales and location 0
-        mean what they do in `ScaledWrite.set_kv_buffer`. Fixed-shape, without a host sync.
+        `loc_2d` is `[requests, drafts]` token slots, `commit_lens` `[requests]`, both int32 or
+        int64. A length past `drafts` keeps all of them, one below 0 none; slots past the length
+        are not looked at. `cache_k` is `[requests * drafts, heads, head_dim]`, request by request,
+        `cache_v` likewise with `v_head_dim`. Rows, scales and location 0 mean what they do in
+        `ScaledWrite.set_kv_buffer`; on pools of latent rows rows mean what they do in
+        `KVPool.set_kv_buffer`, and scales are None. Fixed-shape, without a host sync.
 
         :raises ValueError: for shapes that do not belong together, or a layer not owned.
+        :raises IndexError: on CPU, for a slot to be kept past the last row; nothing is written.
         """
         ...

@@ -21,6 +21,7 @@ from kvproto.protocols import (
 )
 
 from .combine import what_fits
+from .composite_commit import PrefixDoor
 from .composite_doors import HeadGeometry, LatentDoors, ScaledDoor
 from .composite_index import IndexDoors
 from .composite_pages import (
@@ -158,6 +159,7 @@ class _Traits(HybridLinearPool):
 
 _PARTS = (
     ScaledDoor,
+    PrefixDoor,
     HeadGeometry,
     LatentDoors,
     IndexDoors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproto.kernels import store_rows, to_stored
+from kvproto.kernels import prefix_locations, store_rows, to_stored
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
@@ -113,6 +113,21 @@ class MHALeaf(RowLeaf):
         v_rows = self._rows(cache_v, loc, self.v_head_dim, v_scale, "cache_v")
         store_rows(self.k_buffer[local], loc, k_rows)
         store_rows(self.v_buffer[local], loc, v_rows)
+
+    def set_kv_buffer_prefix_valid(
+        self,
+        layer: AttentionLayer | None,
+        loc_2d: Tensor,
+        commit_lens: Tensor,
+        cache_k: Tensor,
+        cache_v: Tensor,
+        k_scale: Scale = None,
+        v_scale: Scale = None,
+        layer_id_override: int | None = None,
+    ) -> None:
+        """Store the accepted first drafts of each request, as `PrefixValidCommit` says."""
+        loc = prefix_locations(loc_2d, commit_lens)
+        self.set_kv_buffer(layer, loc, cache_k, cache_v, k_scale, v_scale, layer_id_override)
 
     def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Scale, name: str) -> Tensor:
         n, heads = loc.shape[0], self.head_num

@@ -19,6 +19,7 @@ from kvproto.protocols import (
 )
 
 from .combine import what_fits
+from .composite_commit import PrefixDoor
 from .composite_doors import HeadGeometry, LatentDoors, ScaledDoor
 from .composite_index import IndexDoors
 from .composite_pages import (
@@ -178,6 +179,7 @@ class _Traits(SWAPool):
 
 _PARTS = (
     ScaledDoor,
+    PrefixDoor,
     HeadGeometry,
     LatentDoors,
     IndexDoors,

@@ -13,6 +13,7 @@ from tests.interop import factories
 __all__ = ["FAMILIES", "verdicts"]
 
 FAMILIES = [
+    "commit",
     "declaration",
     "fp8",
     "host-copy",

@@ -22,6 +22,7 @@ from tests.interop import (
     allocator_faults,
     allocators,
     census,
+    commits,
     composites,
     faults,
     latent,
@@ -54,6 +55,7 @@ def main() -> None:
         "allocator breaks": _section(allocator_faults.breaks),
         "request pools": _section(allocator_faults.requests),
         "latent": _section(latent.observed),
+        "commits": _section(commits.observed),
         "composites": _section(composites.observed),
         "census": _section(census.census),
     }

@@ -31,6 +31,7 @@ CAPABILITIES = [
     "MLALatent",
     "LatentRows",
     "LayerOverrideWrite",
+    "PrefixValidCommit",
     "Transferable",
     "LayerIdReporting",
     "HostCopyable",
@@ -39,7 +40,7 @@ CAPABILITIES = [
     "DeclaresTraits",
     "DeclaresRegions",
 ]
-LACKING = ["ScaledWrite", "MHARows", "IndexerCapable", "StateTransferable", "PrefixValidCommit"]
+LACKING = ["ScaledWrite", "MHARows", "IndexerCapable", "StateTransferable"]
 INDEX = [torch.int32, torch.int64]
 
 

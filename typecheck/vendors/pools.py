@@ -11,6 +11,7 @@ from kvproto.protocols import (
     LayerOverrideWrite,
     MHARows,
     Movable,
+    PrefixValidCommit,
     SizeReporting,
     StateTransferable,
     Transferable,
@@ -21,11 +22,13 @@ from typecheck.vendors.acme import AcmePool
 reference_leaf: type[KVLeaf] = MHALeaf
 reference_rows: type[MHARows] = MHALeaf
 reference_transferable: type[Transferable] = MHALeaf
+reference_commit: type[PrefixValidCommit] = MHALeaf
 reference_host_copyable: type[HostCopyable] = MHALeaf
 
 latent_leaf: type[KVLeaf] = MLALeaf
 latent_rows: type[LatentRows] = MLALeaf
 latent_override: type[LayerOverrideWrite] = MLALeaf
+latent_commit: type[PrefixValidCommit] = MLALeaf
 latent_movable: type[Movable] = MLALeaf
 latent_size: type[SizeReporting] = MLALeaf
 latent_transferable: type[Transferable] = MLALeaf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     alloc,
+    commit,
     composite,
     debug,
     declaration,
@@ -39,6 +40,7 @@ from . import (
 
 __all__ = [
     "alloc",
+    "commit",
     "composite",
     "debug",
     "declaration",

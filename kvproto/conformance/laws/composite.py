@@ -14,6 +14,7 @@ from kvproto.protocols import (
     KVLeaf,
     MLALatent,
     Movable,
+    PrefixValidCommit,
     ScaledWrite,
     SWAPoolRequest,
     Transferable,
@@ -25,7 +26,13 @@ from ..composite_bench import CompositeBench
 from ..law import law
 from ..storage import owned_storages
 
-_OPERATIONS: tuple[type, ...] = (Transferable, HostCopyable, Movable, ScaledWrite)
+_OPERATIONS: tuple[type, ...] = (
+    Transferable,
+    HostCopyable,
+    Movable,
+    ScaledWrite,
+    PrefixValidCommit,
+)
 
 
 @law(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     accounts,
     addresses,
+    commit,
     composites,
     declarations,
     index_keys,
@@ -26,6 +27,7 @@ __all__ = [
     "Mutant",
     "accounts",
     "addresses",
+    "commit",
     "composites",
     "declarations",
     "index_keys",

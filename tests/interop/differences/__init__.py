@@ -6,6 +6,7 @@ python -m tests.interop.differences [--write]      compare docs/differences.md w
 from __future__ import annotations
 
 from .allocators import ALLOCATORS, REQUESTS
+from .commits import COMMITS
 from .composites import COMPOSITES
 from .difference import Difference, Shown
 from .faults import FAULTS
@@ -16,6 +17,7 @@ __all__ = ["DIFFERENCES", "Difference", "Shown"]
 DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "faults": FAULTS,
     "latent": LATENT,
+    "commits": COMMITS,
     "composites": COMPOSITES,
     "allocator breaks": ALLOCATORS,
     "request pools": REQUESTS,
