@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .budget import MemoryBudget
 from .examples import example_config, example_names
 from .fields import ShapeError
 from .geometry import (
@@ -14,6 +15,11 @@ from .geometry import (
     StateGeometry,
 )
 from .layer_kinds import LayerKind
+from .options import ServingOptions, SpeculativeOptions, StateOptions
+from .parallel import ParallelLayout
+from .plan import plan
+from .plan_error import PlanError
+from .pool_plan import PoolPlan
 from .shape import ModelShape
 
 __all__ = [
@@ -23,10 +29,18 @@ __all__ = [
     "IndexGeometry",
     "LatentGeometry",
     "LayerKind",
+    "MemoryBudget",
     "Mixer",
     "ModelShape",
+    "ParallelLayout",
+    "PlanError",
+    "PoolPlan",
+    "ServingOptions",
     "ShapeError",
+    "SpeculativeOptions",
     "StateGeometry",
+    "StateOptions",
     "example_config",
     "example_names",
+    "plan",
 ]

@@ -34,10 +34,11 @@ from .movable import Movable
 from .page_envelope import PageEnvelope, PageEnvelopeView
 from .page_sharded import PagePlacement, PageShard, PageSharded
 from .paged_allocator import PagedAllocator
-from .platform import Platform, PlatformCapabilities
+from .platform import Platform, PlatformCapabilities, Subsystem
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
 from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
+from .request_bytes import bytes_of_pool, bytes_of_state, bytes_per_state_slot, bytes_per_token
 from .request_pool import RequestPool
 from .request_ring import RequestRingSWA
 from .requests import (
@@ -172,6 +173,7 @@ __all__ = [
     "StateSlotAllocator",
     "StateSlotsRequest",
     "StateTransferable",
+    "Subsystem",
     "SwaStorage",
     "Tile",
     "TransferLayout",
@@ -180,6 +182,10 @@ __all__ = [
     "WriteLocation",
     "adopt",
     "buf_infos",
+    "bytes_of_pool",
+    "bytes_of_state",
+    "bytes_per_state_slot",
+    "bytes_per_token",
     "explain",
     "forget",
     "peer_differences",

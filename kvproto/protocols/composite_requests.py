@@ -85,9 +85,9 @@ class SWAPoolRequest:
     def __post_init__(self) -> None:
         _check_side(self, "full_attention_layer_ids", self.full_attention_layer_ids, self.full)
         _check_side(self, "swa_attention_layer_ids", self.swa_attention_layer_ids, self.window)
-        _check_disjoint(
-            self, "swa_attention_layer_ids", self.full_attention_layer_ids, "full layers"
-        )
+        both = sorted(set(self.full_attention_layer_ids) & set(self.swa_attention_layer_ids))
+        if both:
+            raise _wrong(self, "swa_attention_layer_ids", f"{both} are full layers too")
         for name in ("page_size", "dtype", "device"):
             full: object = getattr(self.full, name)
             if str(full) != str(getattr(self.window, name)):
@@ -100,9 +100,9 @@ class HybridPoolRequest:
     """A leaf for the attention layers, beside the state of the recurrent ones.
 
     `full_attention_layer_ids[i]` is the global id of the leaf's i-th layer; those of the state
-    are `state.mamba_layer_ids`.
+    are `state.mamba_layer_ids`. A layer may be in both: some attend and recur side by side.
 
-    :raises ValueError: for ids that do not fit the leaf, or that are recurrent too.
+    :raises ValueError: for ids that do not fit the leaf.
     """
 
     full: LeafRequest
@@ -111,9 +111,6 @@ class HybridPoolRequest:
 
     def __post_init__(self) -> None:
         _check_side(self, "full_attention_layer_ids", self.full_attention_layer_ids, self.full)
-        _check_disjoint(
-            self, "full_attention_layer_ids", self.state.mamba_layer_ids, "recurrent layers"
-        )
 
 
 PoolRequest: TypeAlias = LeafRequest | SWAPoolRequest | HybridPoolRequest
@@ -131,12 +128,6 @@ def _check_ids(request: object, name: str, ids: Sequence[object]) -> None:
         raise _wrong(request, name, "global layer ids are integers of at least 0")
     if len(set(ids)) != len(ids):
         raise _wrong(request, name, "a layer is named twice")
-
-
-def _check_disjoint(request: object, name: str, others: tuple[int, ...], called: str) -> None:
-    both = sorted(set(getattr(request, name)) & set(others))
-    if both:
-        raise _wrong(request, name, f"{both} are {called} too")
 
 
 def _wrong(request: object, name: str, why: str) -> ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ._capability import Capability
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from .requests import AllocatorRequest, Declined, LeafRequest
     from .traits import Fp8Variant
 
-__all__ = ["Platform", "PlatformCapabilities"]
+__all__ = ["Platform", "PlatformCapabilities", "Subsystem"]
+
+Subsystem = Literal["unified_buffer", "compressed_pool", "qsa_pool"]
+"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of
+several tokens each, index keys of several tokens each. A platform that builds one says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,8 @@ class PlatformCapabilities:
     fp8_variant: Fp8Variant
     registration_alignment: int = 1
     """Bytes to which start and length of a buffer registered for transfer must be aligned."""
+    subsystems: frozenset[Subsystem] = frozenset()
+    """What it offers beyond leaves; a plan that needs another is refused."""
 
 
 @runtime_checkable

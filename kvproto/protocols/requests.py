@@ -112,7 +112,8 @@ class MHALeafRequest(_RowsRequest):
 class MLALeafRequest(_RowsRequest):
     """A leaf with one latent row per token, `kv_lora_rank + qk_rope_head_dim` wide, latent first.
 
-    The same rows on every tensor-parallel rank.
+    The same rows on every tensor-parallel rank. `qk_rope_head_dim` 0 stands for a model without
+    rotated dimensions.
 
     :raises ValueError: as `MHALeafRequest`.
     """
@@ -122,7 +123,8 @@ class MLALeafRequest(_RowsRequest):
     layout: Layout = "latent_rows"
 
     def __post_init__(self) -> None:
-        self._check("kv_lora_rank", "qk_rope_head_dim")
+        self._check("kv_lora_rank")
+        _at_least(self, "qk_rope_head_dim", 0)
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
@@ -149,7 +151,8 @@ class DSALeafRequest(_RowsRequest):
     layout: Layout = "latent_rows"
 
     def __post_init__(self) -> None:
-        self._check("kv_lora_rank", "qk_rope_head_dim", "index_head_dim")
+        self._check("kv_lora_rank", "index_head_dim")
+        _at_least(self, "qk_rope_head_dim", 0)
         if self.skip_topk_layers and len(self.skip_topk_layers) != self.layer_num:
             raise ValueError(
                 f"DSALeafRequest.skip_topk_layers has {len(self.skip_topk_layers)} flags: must be "

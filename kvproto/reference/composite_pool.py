@@ -45,10 +45,11 @@ class CompositePool(ABC):
         _check_agreement(self._owning)
         self._places = {i: place for side in self._sides for i, place in side.layers()}
         self.layer_ids = tuple(sorted(self._places))
-        ids = [i for side in self._sides for i in side.layer_ids] + list(other_layer_ids)
+        ids = [i for side in self._sides for i in side.layer_ids]
         if len(set(ids)) != len(ids):
             raise ValueError(f"layer ids {sorted(ids)}: a layer is on two sides")
-        self.start_layer, self.end_layer = stage_of(ids, start_layer, end_layer)
+        every = [*ids, *other_layer_ids]
+        self.start_layer, self.end_layer = stage_of(every, start_layer, end_layer)
 
     @classmethod
     def fits(cls, sides: Sequence[Side], /) -> bool:

@@ -21,11 +21,11 @@ class HybridLinearPool(CompositePool):
     do, also one without a layer. Build it with `hybrid_pool`, which adds what the leaf allows.
 
     `full_attention_layer_ids` are global ids, in the order of the leaf's layers; those of the
-    state are the state pool's. `start_layer` and `end_layer` (exclusive) are the stage's, just
-    around the layers of both kinds by default.
+    state are the state pool's, and a layer may have both. `start_layer` and `end_layer`
+    (exclusive) are the stage's, just around the layers of both kinds by default.
 
     :raises CapabilityError: for a leaf or a state pool that is none.
-    :raises ValueError: for ids that do not fit the leaf, or that are also recurrent.
+    :raises ValueError: for ids that do not fit the leaf.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).

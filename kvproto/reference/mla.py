@@ -55,12 +55,9 @@ class MLALeaf(RowLeaf):
         use_dsa: bool = False,
         override_kv_cache_dim: int | None = None,
     ) -> None:
-        check_geometry(
-            size=size,
-            page_size=page_size,
-            kv_lora_rank=kv_lora_rank,
-            qk_rope_head_dim=qk_rope_head_dim,
-        )
+        check_geometry(size=size, page_size=page_size, kv_lora_rank=kv_lora_rank)
+        if qk_rope_head_dim < 0:
+            raise ValueError(f"qk_rope_head_dim={qk_rope_head_dim}: must be at least 0")
         check_element(dtype)
         row = latent_format(dtype, kv_lora_rank, qk_rope_head_dim, override_kv_cache_dim)
         if isinstance(row, PackedLatent) and not use_dsa:

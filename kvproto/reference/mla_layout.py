@@ -73,7 +73,8 @@ def _plain(row: PlainLatent, page_size: int) -> tuple[Field, ...]:
         axes = (token, *row_major(element, ("dim", size)))
         return Field(name, element, axes, offset=first * row.dtype.itemsize)
 
-    return part("latent", 0, row.rank), part("rope", row.rank, row.rope)
+    latent = part("latent", 0, row.rank)
+    return (latent, part("rope", row.rank, row.rope)) if row.rope else (latent,)
 
 
 def _packed(row: PackedLatent, page_size: int) -> tuple[Field, ...]:
@@ -84,11 +85,11 @@ def _packed(row: PackedLatent, page_size: int) -> tuple[Field, ...]:
     def part(name: FieldName, element: ElementType, along: AxisName, size: int, at: int) -> Field:
         return Field(name, element, (token, *row_major(element, (along, size))), offset=at)
 
-    return (
-        part("latent", "float8_e4m3fn", "dim", row.rank, 0),
-        part("scale", "float32", "group", blocks, row.rank),
-        part("rope", "bfloat16", "dim", row.rope, rope_at),
-    )
+    latent = part("latent", "float8_e4m3fn", "dim", row.rank, 0)
+    scale = part("scale", "float32", "group", blocks, row.rank)
+    if not row.rope:
+        return latent, scale
+    return latent, scale, part("rope", "bfloat16", "dim", row.rope, rope_at)
 
 
 def _region(

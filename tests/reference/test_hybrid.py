@@ -307,10 +307,18 @@ def test_calls_are_checked_in_debug_mode() -> None:
     pool.set_kv_buffer(layer(13), torch.tensor([5]), rows(1), rows(1))
 
 
+def test_a_layer_may_attend_and_recur() -> None:
+    both = over(MHALeaf(size=8, layer_num=1, **ROWS), [0])
+    assert (both.start_layer, both.layer_ids) == (0, (0,))
+    both.set_kv_buffer(layer(0), torch.tensor([5]), rows(1), rows(1))
+    assert both.get_key_buffer(0)[5].any()
+    assert 0 in both.mamba_pool.mamba_layer_ids
+
+
 def test_what_does_not_fit_together_is_refused() -> None:
     leaf = MHALeaf(size=8, layer_num=1, **ROWS)
-    with pytest.raises(ValueError, match="a layer is on two sides"):
-        over(leaf, [0])
+    with pytest.raises(ValueError, match="none twice, none negative"):
+        over(MHALeaf(size=8, layer_num=2, **ROWS), [1, 1])
     with pytest.raises(ValueError, match="the full leaf has 1 layers, 2 ids name them"):
         over(leaf, [1, 2])
     with pytest.raises(ValueError, match="the stage has to hold the layers"):
@@ -350,5 +358,3 @@ def test_a_declined_leaf_declines_the_pool() -> None:
 def test_requests_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="its leaf is asked for with layer_num=2"):
         request(full_attention_layer_ids=(1,))
-    with pytest.raises(ValueError, match=r"\(1, 2\): \[2\] are recurrent layers too"):
-        request(full_attention_layer_ids=(1, 2))

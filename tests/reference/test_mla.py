@@ -225,7 +225,7 @@ def test_moves_and_host_copies_carry_every_layer() -> None:
     [
         ({"size": 6, "page_size": 4}, "size=6: not a multiple of page_size=4.*round down to 4"),
         ({"kv_lora_rank": 0}, "kv_lora_rank=0: must be at least 1"),
-        ({"qk_rope_head_dim": 0}, "qk_rope_head_dim=0: must be at least 1"),
+        ({"qk_rope_head_dim": -1}, "qk_rope_head_dim=-1: must be at least 0"),
         ({"start_layer": 2, "end_layer": 3}, "end_layer=3: start_layer=2 and layer_num=2 end at 4"),
         ({"dtype": torch.int64}, "dtype=torch.int64: must be one of"),
         ({"override_kv_cache_dim": 9}, "kv_cache_dim=9: rows of .* have 6 elements"),

@@ -136,9 +136,9 @@ def split_refuses(bench: LatentBench) -> None:
         call = f"set_mla_kv_buffer(layer {layer_id}) on layers {list(bench.layer_ids)}"
         errors = (ValueError, IndexError, KeyError)
         bench.expect_raises(call, partial(write, loc, latent, rope, layer_id), *errors)
-    wide = torch.cat([rope, rope], dim=-1)
+    wide = torch.cat([rope, latent], dim=-1)
     bench.expect_raises(
-        "set_mla_kv_buffer(rope twice as wide)",
+        "set_mla_kv_buffer(rope that is wider)",
         partial(write, loc, latent, wide),
         ValueError,
         RuntimeError,

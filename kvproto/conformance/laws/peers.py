@@ -74,6 +74,6 @@ def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:
                 yield "twice the heads of half the width", other
         case MLALeafRequest(kv_lora_rank=rank) | DSALeafRequest(kv_lora_rank=rank):
             rope = request.qk_rope_head_dim
-            if rank != rope and not packed:
+            if rope and rank != rope and not packed:
                 swapped = replace(request, kv_lora_rank=rope, qk_rope_head_dim=rank)
                 yield "latent and rope widths swapped", swapped

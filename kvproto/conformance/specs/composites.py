@@ -116,6 +116,7 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
     _hybrid("page16-odd-ids", _mha(4, 16, 3, heads=1, widths=(16, 8)), _state(8, 11), 10, 13, 17),
     _hybrid("page4-latent", _mla(6, 4, 1), _state(4, 6), 5),
     _hybrid("page16-index-keys", _dsa(4, 16, 2), _state(0), 3, 7),
+    _hybrid("page4-side-by-side", _mha(5, 4, 2), _state(6, 7), 6, 7),
     _hybrid("page4-state-only", _mha(4, 4, 0), _state(4, 5)),
     Spec("state-two-layers", _state(0, 2)),
     Spec(

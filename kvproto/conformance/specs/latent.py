@@ -63,6 +63,7 @@ LATENT_SPECS: tuple[Spec, ...] = (
     _dsa("bf16-page64-shared", 64, range(5, 9), shared=(False, True, False, True)),
     _dsa("bf16-page1", 1, range(1, 3), pages=9),
     _dsa("bf16-page16-all-shared", 16, range(2, 3), shared=(True,)),
+    _dsa("bf16-page64-no-rope", 64, range(2), widths=(32, 0, 128)),
     _dsa("no-layers", 64, range(4, 4)),
 )
 """fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice."""

@@ -1,0 +1,118 @@
+"""Sized requests: the pool, the allocator of its slots, the table of requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    HybridPoolRequest,
+    LeafRequest,
+    MHALeafRequest,
+    PoolRequest,
+    RequestPoolRequest,
+    StatePoolRequest,
+    SWAAllocatorRequest,
+    SWAPoolRequest,
+)
+
+from .concurrency import Concurrency
+from .elements import planned_dtype
+from .leaves import LeafRequests
+from .options import ServingOptions
+from .parallel import ParallelLayout
+from .pool_plan import PlannedAllocator
+from .stage import Stage
+from .token_budget import Tokens
+
+__all__ = ["allocator_request", "pool_request", "request_pool_request", "sized"]
+
+_Leaf = TypeVar("_Leaf", bound=LeafRequest)
+
+_SLACK_OF_A_ROW = 4
+"""Columns of the request table past the longest context, for tokens written ahead."""
+
+
+def sized(leaf: _Leaf, tokens: int, page_size: int) -> _Leaf:
+    """The leaf with room for these tokens; a leaf that is never written still has one page."""
+    return replace(leaf, size=max(tokens, page_size), page_size=page_size)
+
+
+def pool_request(
+    stage: Stage,
+    leaves: LeafRequests,
+    state: StatePoolRequest | None,
+    tokens: Tokens,
+    options: ServingOptions,
+) -> PoolRequest | None:
+    """A leaf where one kind of layer attends, a composite where several share a pool."""
+    page = options.page_size
+    full = None if leaves.full is None else sized(leaves.full, tokens.full, page)
+    if leaves.window is not None:
+        return SWAPoolRequest(
+            full=full
+            if full is not None
+            else sized(replace(leaves.window, layer_num=0), page, page),
+            window=sized(leaves.window, tokens.window, page),
+            full_attention_layer_ids=stage.full,
+            swa_attention_layer_ids=stage.window,
+        )
+    if state is None:
+        return full
+    return HybridPoolRequest(
+        full=full if full is not None else _without_layers(options, tokens),
+        state=state,
+        full_attention_layer_ids=stage.full,
+    )
+
+
+def _without_layers(options: ServingOptions, tokens: Tokens) -> MHALeafRequest:
+    """The leaf of a stage where no layer attends: it numbers slots and stores nothing."""
+    return MHALeafRequest(
+        size=max(tokens.full, options.page_size),
+        page_size=options.page_size,
+        dtype=planned_dtype(options.model_dtype),
+        layer_num=0,
+        head_num=1,
+        head_dim=1,
+        device=options.device,
+    )
+
+
+def allocator_request(
+    tokens: Tokens, options: ServingOptions, parallel: ParallelLayout
+) -> PlannedAllocator:
+    """Who owns which slot; ranks that split a request's tokens number them together."""
+    # Pages that are sent elsewhere are sent in order, so they are kept in order.
+    need_sort = options.role != "unified"
+    if tokens.full and tokens.window:
+        return SWAAllocatorRequest(
+            size=tokens.full,
+            size_swa=tokens.window,
+            page_size=options.page_size,
+            device=options.device,
+            need_sort=need_sort,
+        )
+    scale = parallel.dcp_size
+    page_size = options.page_size * scale
+    return AllocatorRequest(
+        kind="token" if page_size == 1 else "paged",
+        size=tokens.capacity * scale,
+        page_size=page_size,
+        device=options.device,
+        need_sort=need_sort,
+    )
+
+
+def request_pool_request(
+    running: Concurrency, options: ServingOptions, context_len: int
+) -> RequestPoolRequest:
+    """A row for each running request, and on an instance that decodes, those to come."""
+    drafted = 0 if options.speculative is None else options.speculative.draft_tokens
+    return RequestPoolRequest(
+        size=running.max_running_requests,
+        max_context_len=context_len + _SLACK_OF_A_ROW + drafted,
+        device=options.device,
+        pre_alloc_size=options.pre_alloc_size if options.role == "decode" else 0,
+    )

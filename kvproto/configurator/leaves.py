@@ -1,0 +1,176 @@
+"""The requests for a stage's leaves and state, sized for one page until tokens are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from kvproto.protocols import (
+    DSALeafRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    PlatformCapabilities,
+    QuantScheme,
+    StatePoolRequest,
+)
+
+from .elements import planned_dtype, stored_as
+from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
+from .options import ServingOptions
+from .parallel import ParallelLayout
+from .plan_error import PlanError
+from .shape import ModelShape
+from .stage import Stage
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["LeafRequests", "leaf_requests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafRequests:
+    """What a stage needs built: a leaf for full layers, one for windowed, state for recurrent.
+
+    None where the stage has no such layers. Their `size` is one page, or one slot: nothing is
+    counted yet.
+    """
+
+    full: LeafRequest | None
+    window: LeafRequest | None
+    state: StatePoolRequest | None
+
+
+def leaf_requests(
+    shape: ModelShape,
+    stage: Stage,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+    platform: PlatformCapabilities,
+) -> LeafRequests:
+    """The requests of one stage.
+
+    :raises PlanError: for an option that the model's rows cannot be stored with.
+    """
+    maker = _Maker(stage, options, parallel, platform)
+    full = window = state = None
+    if stage.full and shape.attention is not None:
+        index = shape.index if shape.ids("indexed") else None
+        full = maker.leaf(shape.attention, index, stage.full)
+    if stage.window and shape.window_attention is not None:
+        window = maker.leaf(shape.window_attention, None, stage.window)
+    if stage.state and shape.state is not None:
+        state = maker.state(shape.state)
+    return LeafRequests(full=full, window=window, state=state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    stage: Stage
+    options: ServingOptions
+    parallel: ParallelLayout
+    platform: PlatformCapabilities
+
+    def leaf(
+        self, geometry: AttentionGeometry, index: IndexGeometry | None, layer_ids: tuple[int, ...]
+    ) -> LeafRequest:
+        match geometry:
+            case HeadGeometry():
+                return self._heads(geometry, layer_ids)
+            case LatentGeometry():
+                if index is None:
+                    return self._latent(geometry, layer_ids)
+                return self._indexed(geometry, index, layer_ids)
+            case _:
+                assert_never(geometry)
+
+    def _heads(self, geometry: HeadGeometry, layer_ids: tuple[int, ...]) -> MHALeafRequest:
+        return MHALeafRequest(
+            **self._common(layer_ids),
+            head_num=geometry.heads_of_rank(self.parallel.head_ranks),
+            head_dim=geometry.head_dim,
+            v_head_dim=None if geometry.v_head_dim == geometry.head_dim else geometry.v_head_dim,
+            layout=self.options.layout,
+        )
+
+    def _latent(self, geometry: LatentGeometry, layer_ids: tuple[int, ...]) -> MLALeafRequest:
+        return MLALeafRequest(
+            **self._common(layer_ids),
+            kv_lora_rank=geometry.kv_lora_rank,
+            qk_rope_head_dim=geometry.qk_rope_head_dim,
+        )
+
+    def _indexed(
+        self, geometry: LatentGeometry, index: IndexGeometry, layer_ids: tuple[int, ...]
+    ) -> DSALeafRequest:
+        shared = tuple(i not in self.stage.keyed for i in layer_ids)
+        common = self._common(layer_ids)
+        if self._packs(geometry):
+            common["quant_scheme"] = "dsa_fp8_packed"
+        return DSALeafRequest(
+            **common,
+            kv_lora_rank=geometry.kv_lora_rank,
+            qk_rope_head_dim=geometry.qk_rope_head_dim,
+            index_head_dim=index.head_dim,
+            skip_topk_layers=shared if any(shared) else (),
+        )
+
+    def _packs(self, geometry: LatentGeometry) -> bool:
+        """Whether rows carry their own scales: e4m3fn, for kernels that do not read raw rows."""
+        packed = self.options.kv_cache_dtype == "fp8_e4m3" and self.options.dsa_rows == "packed"
+        return packed and self.platform.fp8_variant == "e4m3fn"
+
+    def _common(self, layer_ids: tuple[int, ...]) -> dict[str, Any]:
+        dtype, scheme = self._stored()
+        return {
+            "size": self.options.page_size,
+            "page_size": self.options.page_size,
+            "dtype": dtype,
+            "quant_scheme": scheme,
+            "layer_num": len(layer_ids),
+            # A composite translates ids itself; its leaves count from 0.
+            "start_layer": self.stage.layers.start if self.stage.is_contiguous else 0,
+            "device": self.options.device,
+            "enable_memory_saver": self.options.enable_memory_saver,
+        }
+
+    def _stored(self) -> tuple[torch.dtype, QuantScheme]:
+        options, fp8 = self.options, self.platform.fp8_variant
+        if options.kv_cache_dtype in ("fp8_e4m3", "fp8_e5m2", "mxfp8") and fp8 == "none":
+            raise PlanError(
+                "kv_cache_dtype",
+                options.kv_cache_dtype,
+                f"devices of type '{self.platform.device_type}' have no fp8",
+                "give 'auto' or a 16-bit type",
+            )
+        name, scheme = stored_as(options.kv_cache_dtype, options.model_dtype, fp8)
+        return planned_dtype(name), scheme
+
+    def state(self, geometry: StateGeometry) -> StatePoolRequest:
+        ranks = self.parallel.attention_ranks
+        if geometry.heads % ranks:
+            raise PlanError(
+                "tp_size",
+                self.parallel.tp_size,
+                f"{geometry.heads} heads of recurrent state cannot be split over {ranks} ranks",
+                "give a divisor of the heads, or more attention groups",
+            )
+        conv = geometry.conv_shape(ranks)
+        speculative = self.options.speculative
+        scratch = speculative is not None and self.options.role != "prefill"
+        return StatePoolRequest(
+            size=1,
+            mamba_layer_ids=self.stage.state,
+            conv_state_shape=() if conv is None else (conv,),
+            temporal_state_shape=geometry.temporal_shape(ranks),
+            conv_dtype=planned_dtype(self.options.state.conv_dtype),
+            ssm_dtype=planned_dtype(self.options.state.ssm_dtype),
+            device=self.options.device,
+            enable_memory_saver=self.options.enable_memory_saver,
+            speculative_num_draft_tokens=speculative.draft_tokens
+            if speculative and scratch
+            else None,
+            conv_slice_axis=1 if geometry.mixer == "kda" else 0,
+            conv_shard_groups=geometry.conv_blocks if len(geometry.conv_blocks) > 1 else None,
+        )

@@ -1,0 +1,118 @@
+"""What a deployment asks of its caches, beyond what the model's shape decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvproto.protocols import ElementType, Layout
+
+from .elements import KVCacheDtype
+from .plan_error import PlanError
+
+__all__ = ["Role", "ServingOptions", "SpeculativeOptions", "StateOptions", "StateTracking"]
+
+Role = Literal["unified", "prefill", "decode"]
+"""Whether an instance prefills, decodes, or does both."""
+
+StateTracking = Literal["none", "eager", "lazy"]
+"""Spare state slots per request, in which a prefix's state is kept: none, all or one at first."""
+
+DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
+"""What predicts tokens ahead; `ngram` has no cache of its own."""
+
+
+DSARows = Literal["packed", "raw"]
+"""How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateOptions:
+    """Recurrent state: slots, or the share of memory for them.
+
+    `full_memory_ratio` is the bytes of state to one byte of token rows, where `slots` is None.
+    """
+
+    full_memory_ratio: float = 0.9
+    slots: int | None = None
+    tracking: StateTracking = "none"
+    conv_dtype: ElementType = "bfloat16"
+    ssm_dtype: ElementType = "float32"
+
+    def __post_init__(self) -> None:
+        if self.full_memory_ratio <= 0:
+            raise PlanError(
+                "full_memory_ratio",
+                self.full_memory_ratio,
+                "state needs memory",
+                "give more than 0",
+            )
+        _at_least_one("slots", self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculativeOptions:
+    """Tokens predicted ahead: `draft_tokens` a step, in `steps` steps of `topk` branches.
+
+    `draft_layers` are the layers of the draft's own cache, which have the geometry of the
+    model's attending layers; None takes the count that the model's config states.
+    """
+
+    kind: DraftKind
+    draft_tokens: int
+    steps: int = 1
+    topk: int = 1
+    draft_layers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("draft_tokens", "steps", "topk"):
+            _at_least_one(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """How the model is served.
+
+    `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
+    `window_pools`, windowed layers keep the whole context..
+    """
+
+    page_size: int = 1
+    kv_cache_dtype: KVCacheDtype = "auto"
+    model_dtype: ElementType = "bfloat16"
+    layout: Layout = "nhd"
+    dsa_rows: DSARows = "packed"
+    device: str = "cpu"
+    role: Role = "unified"
+    prefix_cache: bool = True
+    overlap_schedule: bool = True
+    window_pools: bool = True
+    enable_memory_saver: bool = False
+    swa_full_tokens_ratio: float = 0.8
+    chunked_prefill_size: int | None = 8192
+    max_total_tokens: int | None = None
+    max_running_requests: int | None = None
+    context_len: int | None = None
+    pre_alloc_size: int = 0
+    state: StateOptions = field(default_factory=StateOptions)
+    speculative: SpeculativeOptions | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("page_size", "max_total_tokens", "max_running_requests", "context_len"):
+            _at_least_one(name, getattr(self, name))
+        if not 0 < self.swa_full_tokens_ratio <= 1:
+            raise PlanError(
+                "swa_full_tokens_ratio",
+                self.swa_full_tokens_ratio,
+                "it is the window pool's tokens to one of the full pool",
+                "give more than 0 and at most 1",
+            )
+        if self.pre_alloc_size < 0:
+            raise PlanError(
+                "pre_alloc_size", self.pre_alloc_size, "rows are counted", "give 0 or more"
+            )
+
+
+def _at_least_one(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise PlanError(name, value, "it is a count", "give at least 1, or leave it out")

@@ -1,0 +1,269 @@
+"""From shape, options, ranks and memory to a plan: a pure function, no tensor and no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+from kvproto.protocols import (
+    LeafRequest,
+    PlatformCapabilities,
+    StatePoolRequest,
+    bytes_per_state_slot,
+    bytes_per_token,
+)
+
+from .assemble import allocator_request, pool_request, request_pool_request, sized
+from .budget import MemoryBudget
+from .concurrency import concurrency
+from .drafts import draft_leaf
+from .leaves import LeafRequests, leaf_requests
+from .ledger import Share
+from .options import ServingOptions
+from .parallel import ParallelLayout
+from .plan_error import PlanError
+from .pool_plan import PoolPlan
+from .refusals import refuse
+from .shape import ModelShape
+from .stage import Stage
+from .state_budget import StateSizes, slots_per_request, state_sizes
+from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
+from .window_demand import window_demand
+
+__all__ = ["ANY_DEVICE", "plan"]
+
+ANY_DEVICE = PlatformCapabilities(
+    device_type="cpu", supports_triton=False, supports_graph_capture=False, fp8_variant="e4m3fn"
+)
+"""The facts of a device for plans that are made on none."""
+
+
+def plan(
+    shape: ModelShape,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+    budget: MemoryBudget,
+    *,
+    platform: PlatformCapabilities = ANY_DEVICE,
+    pp_rank: int = 0,
+) -> PoolPlan:
+    """What one pipeline stage builds in its memory.
+
+    Every stage has the tokens of the one that fits the fewest, so the plans of all stages agree
+    without asking each other; each has the same budget.
+
+    :raises PlanError: for options that cannot be served together, and for too little memory.
+    """
+    refuse(shape, options, parallel, platform)
+    layer_num = len(shape.layers)
+    stages = [
+        _Stage.of(shape, parallel.stage(rank, layer_num), options, parallel, platform)
+        for rank in range(parallel.pp_size)
+    ]
+    state = _common_state(stages, budget.cache_bytes, options, parallel)
+    tokens = _fewest(
+        [stage.tokens(budget.cache_bytes, state, shape, options, parallel) for stage in stages],
+        shape,
+        options,
+        1 if state is None else state.slots // slots_per_request(options),
+    )
+    return _planned(stages[pp_rank], shape, options, parallel, budget, tokens, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One stage's layers, the requests for them, and what they cost."""
+
+    stage: Stage
+    leaves: LeafRequests
+    draft: LeafRequest | None
+    costs: TokenCosts
+    slot_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        shape: ModelShape,
+        layers: range,
+        options: ServingOptions,
+        parallel: ParallelLayout,
+        platform: PlatformCapabilities,
+    ) -> _Stage:
+        stage = Stage.of(shape, layers, options)
+        leaves = leaf_requests(shape, stage, options, parallel, platform)
+        draft = draft_leaf(shape, options, leaves, last=layers.stop == len(shape.layers))
+        costs = TokenCosts(
+            full=_cost(leaves.full),
+            window=_cost(leaves.window),
+            draft=_cost(draft),
+            page_size=options.page_size,
+            draft_scale=parallel.dcp_size,
+        )
+        slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
+        return cls(stage, leaves, draft, costs, slot_bytes)
+
+    def tokens(
+        self,
+        cache_bytes: int,
+        state: StateSizes | None,
+        shape: ModelShape,
+        options: ServingOptions,
+        parallel: ParallelLayout,
+    ) -> Tokens | None:
+        """What fits beside the state; None for a stage whose tokens cost nothing."""
+        left = cache_bytes - (state.bytes_of(self.slot_bytes) if state else 0)
+        demand = window_demand(options, parallel, shape.window) if shape.window else None
+        if demand is not None and self.costs.full and self.costs.window:
+            return fit_beside(left, self.costs, demand)
+        return fit_tokens(left, self.costs, options.swa_full_tokens_ratio)
+
+
+def _cost(request: LeafRequest | None) -> int:
+    return 0 if request is None else bytes_per_token(request)
+
+
+def _common_state(
+    stages: list[_Stage], cache_bytes: int, options: ServingOptions, parallel: ParallelLayout
+) -> StateSizes | None:
+    """The slots that every stage has: those of the stage whose slots are the largest."""
+    dearest = max(stages, key=lambda stage: stage.slot_bytes)
+    if dearest.leaves.state is None:
+        return None
+    drafted = dearest.leaves.state.speculative_num_draft_tokens or 0
+    rows_cost = any(stage.costs.full or stage.costs.window for stage in stages)
+    return state_sizes(
+        cache_bytes, dearest.slot_bytes, options, parallel, drafted, rows_cost=rows_cost
+    )
+
+
+def _fewest(
+    fitting: list[Tokens | None], shape: ModelShape, options: ServingOptions, requests: int
+) -> Tokens:
+    """The tokens of the stage that fits the fewest, within what the options allow.
+
+    Where tokens cost nothing on any stage, there are enough for the longest context of every
+    request.
+
+    :raises PlanError: where that is not one page, or the window pool holds no request.
+    """
+    stated = [tokens for tokens in fitting if tokens is not None]
+    enough = options.max_total_tokens or _context(shape, options) * requests
+    free = Tokens(aligned(enough, options.page_size), 0)
+    fewest = min(stated, key=lambda tokens: tokens.capacity) if stated else free
+    cap = options.max_total_tokens
+    if cap is not None and cap < fewest.capacity:
+        fewest = _capped(fewest, cap, options)
+    if not fewest.capacity:
+        raise PlanError(
+            "cache_bytes",
+            fewest.capacity,
+            f"not one page of {options.page_size} tokens fits",
+            "give the caches more memory, or store them in a smaller type",
+        )
+    _check_window(fewest, shape, options)
+    return fewest
+
+
+def _capped(tokens: Tokens, cap: int, options: ServingOptions) -> Tokens:
+    if not tokens.full:
+        return Tokens(0, aligned(cap, options.page_size))
+    ratio = Fraction(str(options.swa_full_tokens_ratio)) if tokens.window else Fraction(0)
+    return with_ratio(aligned(cap, options.page_size), ratio, options.page_size)
+
+
+def _check_window(tokens: Tokens, shape: ModelShape, options: ServingOptions) -> None:
+    if not tokens.full or not tokens.window or shape.window is None:
+        return
+    least = shape.window + options.page_size
+    if tokens.window <= least:
+        raise PlanError(
+            "swa_full_tokens_ratio",
+            options.swa_full_tokens_ratio,
+            f"a request needs more than {least} window tokens, the pool would have {tokens.window}",
+            "raise it, or give the caches more memory",
+        )
+
+
+def _planned(
+    stage: _Stage,
+    shape: ModelShape,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+    budget: MemoryBudget,
+    tokens: Tokens,
+    state: StateSizes | None,
+) -> PoolPlan:
+    leaves = stage.leaves
+    planned_state = None if leaves.state is None or state is None else _state(leaves.state, state)
+    running = concurrency(
+        options,
+        parallel,
+        tokens.capacity * parallel.dcp_size,
+        _context(shape, options),
+        None if state is None else state.slots,
+    )
+    draft = None
+    if stage.draft is not None:
+        scale = parallel.dcp_size
+        draft = sized(stage.draft, tokens.capacity * scale, options.page_size * scale)
+    return PoolPlan(
+        model_type=shape.model_type,
+        layers=(stage.stage.layers.start, stage.stage.layers.stop),
+        cache_bytes=budget.cache_bytes,
+        bytes_per_token=_bytes_per_token(stage.costs, options),
+        tokens=tokens,
+        pool=pool_request(stage.stage, leaves, planned_state, tokens, options),
+        state=planned_state,
+        draft=draft,
+        allocator=allocator_request(tokens, options, parallel),
+        state_slots=None,
+        request_pool=request_pool_request(running, options, _context(shape, options)),
+        concurrency=running,
+        shares=_shares(stage, tokens, state, budget.cache_bytes),
+    )
+
+
+def _context(shape: ModelShape, options: ServingOptions) -> int:
+    """The longest context.
+
+    :raises PlanError: where neither the config nor the options say.
+    """
+    length = options.context_len or shape.context_len
+    if length is None:
+        raise PlanError(
+            "context_len", None, f"the config of '{shape.model_type}' states none", "give one"
+        )
+    return length
+
+
+def _state(request: StatePoolRequest, sizes: StateSizes) -> StatePoolRequest:
+    rows = sizes.scratch_rows if sizes.draft_tokens else None
+    return replace(request, size=sizes.slots, spec_state_size=rows)
+
+
+def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:
+    draft = costs.draft * costs.draft_scale
+    if not costs.full:
+        return costs.window + draft
+    ratio = Fraction(str(options.swa_full_tokens_ratio))
+    return ceil(costs.full + draft + ratio * costs.window)
+
+
+def _shares(
+    stage: _Stage, tokens: Tokens, state: StateSizes | None, cache_bytes: int
+) -> tuple[Share, ...]:
+    costs, page = stage.costs, stage.costs.page_size
+    rows = (tokens.capacity + page) * costs.draft_scale
+    slots = 0 if state is None else (state.slots + 1) * stage.slot_bytes
+    scratch = 0 if state is None else state.bytes_of(stage.slot_bytes) - slots
+    parts = [
+        Share(part="full", bytes=(tokens.full + page) * costs.full),
+        Share(part="window", bytes=(tokens.window + page) * costs.window),
+        Share(part="draft", bytes=rows * costs.draft),
+        Share(part="state", bytes=slots),
+        Share(part="draft_scratch", bytes=scratch),
+    ]
+    used = [share for share in parts if share.bytes]
+    left = cache_bytes - sum(share.bytes for share in used)
+    return (*used, Share(part="unused", bytes=left))

@@ -1,0 +1,56 @@
+"""A plan: what is to be built, how large, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    LeafRequest,
+    PoolRequest,
+    RequestPoolRequest,
+    StatePoolRequest,
+    StateSlotsRequest,
+    SWAAllocatorRequest,
+)
+
+from .concurrency import Concurrency
+from .ledger import Share
+from .token_budget import Tokens
+
+__all__ = ["PlannedAllocator", "PoolPlan"]
+
+PlannedAllocator: TypeAlias = AllocatorRequest | SWAAllocatorRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """What one pipeline stage of a model builds on one device; pure data.
+
+    `layers` are the stage's global ids, from the first to one past the last. `pool` is None for
+    a stage whose layers keep nothing. `state` is the recurrent state, also where it is a part
+    of `pool`. `draft` is the leaf of the layers that predict ahead: it spans every location, as
+    the allocator numbers them, and needs no allocator of its own. `shares` add up to
+    `cache_bytes`. `bytes_per_token` counts a full token with the window and draft tokens
+    that go with it, rounded up.
+    """
+
+    model_type: str
+    layers: tuple[int, int]
+    cache_bytes: int
+    bytes_per_token: int
+    tokens: Tokens
+    pool: PoolRequest | None
+    state: StatePoolRequest | None
+    draft: LeafRequest | None
+    allocator: PlannedAllocator
+    state_slots: StateSlotsRequest | None
+    request_pool: RequestPoolRequest
+    concurrency: Concurrency
+    shares: tuple[Share, ...]
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes that the pools take; the request table, on top, is not a cache."""
+        return sum(share.bytes for share in self.shares if share.part != "unused")

@@ -1,0 +1,46 @@
+"""Combinations that nothing here can serve, refused before anything is sized."""
+
+from __future__ import annotations
+
+from kvproto.protocols import PlatformCapabilities
+
+from .options import ServingOptions
+from .parallel import ParallelLayout
+from .plan_error import PlanError
+from .shape import ModelShape
+
+__all__ = ["refuse"]
+
+
+def refuse(
+    shape: ModelShape,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+    platform: PlatformCapabilities,
+) -> None:
+    """Nothing, or what cannot be.
+
+    :raises PlanError: naming the option, its value, why, and what to change.
+    """
+    if shape.compressed is not None and "compressed_pool" not in platform.subsystems:
+        raise PlanError(
+            "model_type",
+            shape.model_type,
+            f"its rows stand for several tokens, and the platform '{platform.device_type}' offers "
+            "no compressed_pool",
+            "use a platform that does",
+        )
+    if parallel.dcp_size > 1 and shape.index is not None:
+        raise PlanError(
+            "dcp_size",
+            parallel.dcp_size,
+            "index keys are kept for every token on every rank, which no leaf request can say yet",
+            "give 1",
+        )
+    if parallel.dcp_size > 1 and shape.window is not None and options.window_pools:
+        raise PlanError(
+            "dcp_size",
+            parallel.dcp_size,
+            "allocators of window pairs number the tokens of one rank",
+            "give 1, or window_pools=False",
+        )

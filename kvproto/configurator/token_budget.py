@@ -1,0 +1,96 @@
+"""How many token slots fit in a number of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .plan_error import PlanError
+
+__all__ = ["TokenCosts", "Tokens", "aligned", "fit_tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCosts:
+    """Bytes that one token slot takes in each pool; 0 where a stage has no such pool.
+
+    `draft` is charged for every location there is, `draft_scale` of them to a full token.
+    `page_size` tokens of every pool are reserved on top of those handed out.
+    """
+
+    full: int
+    window: int
+    draft: int
+    page_size: int
+    draft_scale: int = 1
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the pages that nobody is given."""
+        return self.page_size * (self.full + self.window + self.draft * self.draft_scale)
+
+    def bytes_of(self, full_tokens: int, window_tokens: int) -> int:
+        """Bytes allocated for these many usable tokens, reserved pages included."""
+        located = full_tokens if self.full or not self.window else window_tokens
+        return (
+            self.reserved
+            + full_tokens * self.full
+            + window_tokens * self.window
+            + located * self.draft_scale * self.draft
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Usable token slots of the full pool and of the window pool, whole pages of each."""
+
+    full: int
+    window: int
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that requests can hold together."""
+        return self.full or self.window
+
+
+def fit_tokens(cache_bytes: int, costs: TokenCosts, window_ratio: float) -> Tokens | None:
+    """The most tokens whose pools fit in `cache_bytes`; None where tokens cost nothing here.
+
+    With both pools, `window_ratio` window tokens go with one full token. The counts may be 0.
+    """
+    left = max(cache_bytes - costs.reserved, 0)
+    draft = costs.draft * costs.draft_scale
+    if not costs.full:
+        each = costs.window + draft
+        return Tokens(0, aligned(left // each, costs.page_size)) if each else None
+    # Exact, as a share of a decimal: a float can round one token up.
+    ratio = Fraction(str(window_ratio)) if costs.window else Fraction(0)
+    full = aligned(int(left / (costs.full + draft + ratio * costs.window)), costs.page_size)
+    return with_ratio(full, ratio, costs.page_size)
+
+
+def with_ratio(full: int, ratio: Fraction, page_size: int) -> Tokens:
+    """These full tokens, and the window tokens that go with them."""
+    return Tokens(full, aligned(int(full * ratio), page_size))
+
+
+def fit_beside(cache_bytes: int, costs: TokenCosts, window_tokens: int) -> Tokens:
+    """The most full tokens beside a window pool of a given size.
+
+    :raises PlanError: where the window pool leaves no page.
+    """
+    left = cache_bytes - costs.reserved - window_tokens * costs.window
+    full = aligned(max(left, 0) // (costs.full + costs.draft * costs.draft_scale), costs.page_size)
+    if full:
+        return Tokens(full, window_tokens)
+    raise PlanError(
+        "max_running_requests",
+        window_tokens,
+        "the window pool for that many requests leaves nothing for the full pool",
+        "lower it, or give the caches more memory",
+    )
+
+
+def aligned(tokens: int, page_size: int) -> int:
+    """The whole pages in that many tokens, in tokens."""
+    return tokens // page_size * page_size

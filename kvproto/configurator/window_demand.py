@@ -1,0 +1,47 @@
+"""How many window slots the most requests can hold live at once."""
+
+from __future__ import annotations
+
+from .options import ServingOptions
+from .parallel import ParallelLayout
+from .token_budget import aligned
+
+__all__ = ["window_demand"]
+
+
+def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int) -> int | None:
+    """Window slots for `max_running_requests`, in whole pages; None where it does not decide.
+
+    It decides when nothing but running requests holds slots: a stated maximum of requests, no
+    prefix cache, and prompts that arrive in chunks (or not at all, on an instance that decodes).
+    A request holds its window, the tokens written since the last eviction, a page that is not
+    whole, and what a decode step may add.
+    """
+    requests, chunk = options.max_running_requests, options.chunked_prefill_size
+    if requests is None or options.prefix_cache or (options.role != "decode" and not chunk):
+        return None
+    page = options.page_size
+    speculative = options.speculative
+    drafted = 1 if speculative is None else speculative.draft_tokens
+    held = window + drafted + page + _added_by_a_step(options)
+    total = held * max(1, requests // parallel.dp_attention_size)
+    if options.role == "decode":
+        total += (window + page) * options.pre_alloc_size
+    else:
+        in_flight = 2 if options.overlap_schedule else 1
+        total += in_flight * (chunk or 0) + page
+    return aligned(total + page - 1, page)
+
+
+def _added_by_a_step(options: ServingOptions) -> int:
+    speculative, page = options.speculative, options.page_size
+    if speculative is None:
+        return page
+    branches = speculative.topk * speculative.steps
+    if page > 1 and speculative.topk > 1:
+        # Every branch may begin in the middle of a page of its own.
+        pages = (page - 1 + speculative.steps + page - 1) // page
+        branches = pages * page * speculative.topk
+    step = max(branches, speculative.draft_tokens)
+    # With overlap, the step before is not committed yet.
+    return 2 * step if options.overlap_schedule else aligned(step + page - 1, page)

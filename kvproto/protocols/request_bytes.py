@@ -1,0 +1,65 @@
+"""How many bytes a request asks for: the arithmetic that plans and built pools must agree on."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, assert_never
+
+from .composite_requests import HybridPoolRequest, SWAPoolRequest
+from .requests import DSALeafRequest, MHALeafRequest, MLALeafRequest
+
+if TYPE_CHECKING:
+    from .composite_requests import PoolRequest, StatePoolRequest
+    from .requests import LeafRequest
+
+__all__ = ["bytes_of_pool", "bytes_of_state", "bytes_per_state_slot", "bytes_per_token"]
+
+_INDEX_SCALE_BYTES = 4
+
+
+def bytes_per_token(request: LeafRequest) -> int:
+    """Bytes that one token slot takes in all layers of the leaf, scales and index keys included.
+
+    A leaf allocates this many for each of its `size` slots and for each of the reserved page.
+    """
+    match request:
+        case MHALeafRequest():
+            elements = request.head_num * (request.head_dim + request.value_head_dim)
+            return request.layer_num * elements * request.dtype.itemsize
+        case MLALeafRequest():
+            elements = request.kv_lora_rank + request.qk_rope_head_dim
+            return request.layer_num * elements * request.dtype.itemsize
+        case DSALeafRequest():
+            rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
+            keyed = request.layer_num - sum(request.skip_topk_layers)
+            return rows + keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
+        case _:
+            assert_never(request)
+
+
+def bytes_per_state_slot(request: StatePoolRequest) -> int:
+    """Bytes of one request's state in all recurrent layers, speculative scratch not counted."""
+    conv = sum(prod(shape) for shape in request.conv_state_shape) * request.conv_dtype.itemsize
+    temporal = prod(request.temporal_state_shape) * request.ssm_dtype.itemsize
+    return len(request.mamba_layer_ids) * (conv + temporal)
+
+
+def bytes_of_state(request: StatePoolRequest) -> int:
+    """Bytes of a state pool: every slot, the reserved one, and the scratch of draft tokens."""
+    slot = bytes_per_state_slot(request)
+    scratch = 0
+    if request.speculative_num_draft_tokens is not None:
+        rows = request.size if request.spec_state_size is None else request.spec_state_size
+        scratch = (rows + 1) * request.speculative_num_draft_tokens * slot
+    return (request.size + 1) * slot + scratch
+
+
+def bytes_of_pool(request: PoolRequest) -> int:
+    """Bytes of a leaf, or of both parts of a composite, reserved pages and slots included."""
+    match request:
+        case SWAPoolRequest():
+            return bytes_of_pool(request.full) + bytes_of_pool(request.window)
+        case HybridPoolRequest():
+            return bytes_of_pool(request.full) + bytes_of_state(request.state)
+        case _:
+            return bytes_per_token(request) * (request.size + request.page_size)

@@ -1,0 +1,249 @@
+"""Plans against bytes worked out by hand, and against what must hold of every plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvproto.configurator import (
+    MemoryBudget,
+    ModelShape,
+    ParallelLayout,
+    PlanError,
+    PoolPlan,
+    ServingOptions,
+    SpeculativeOptions,
+    StateOptions,
+    example_config,
+    example_names,
+    plan,
+)
+from kvproto.protocols import (
+    DSALeafRequest,
+    HybridPoolRequest,
+    MHALeafRequest,
+    SWAPoolRequest,
+    bytes_of_pool,
+    bytes_of_state,
+)
+
+GIB = 1 << 30
+ONE = ParallelLayout()
+PLANNED = tuple(name for name in example_names() if name != "deepseek_v4")
+
+
+def shape_of(name: str) -> ModelShape:
+    shape = ModelShape.from_hf_config(example_config(name))
+    return shape if shape.context_len else replace(shape, context_len=4096)
+
+
+def planned(
+    name: str, ranks: ParallelLayout = ONE, memory: int = 40 * GIB, **options: Any
+) -> PoolPlan:
+    budget = MemoryBudget.of_caches(memory)
+    return plan(shape_of(name), ServingOptions(**options), ranks, budget)
+
+
+# Full bytes, by hand: layers x heads of a rank x (K + V width) x bytes of an element.
+BY_HAND: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
+    ("llama", {}, {}, 32 * 32 * (128 + 128) * 2),
+    ("llama", {"tp_size": 8}, {}, 32 * 4 * (128 + 128) * 2),
+    ("llama", {"tp_size": 8}, {"kv_cache_dtype": "fp8_e4m3"}, 32 * 4 * (128 + 128)),
+    ("llama", {"pp_size": 4}, {"kv_cache_dtype": "fp8_e5m2"}, 8 * 32 * (128 + 128)),
+    ("qwen3_moe", {"tp_size": 8}, {}, 24 * 1 * (64 + 64) * 2),
+    ("deepseek_v3", {}, {}, 61 * (512 + 64) * 2),
+    ("deepseek_v3", {"tp_size": 16}, {"kv_cache_dtype": "fp8_e4m3"}, 61 * (512 + 64)),
+    ("deepseek_v32", {}, {}, 61 * ((512 + 64) * 2 + 128 + 4)),
+    ("deepseek_v32", {}, {"kv_cache_dtype": "fp8_e4m3"}, 61 * (656 + 132)),
+    ("deepseek_v32", {}, {"kv_cache_dtype": "fp8_e4m3", "dsa_rows": "raw"}, 61 * (576 + 132)),
+    ("qwen3_next", {}, {}, 12 * 2 * (256 + 256) * 2),
+    ("kimi_linear", {"tp_size": 8}, {}, 6 * (512 + 64) * 2),
+    ("mimo_v2_flash", {}, {"window_pools": False}, 48 * 4 * (192 + 128) * 2),
+]
+
+
+@pytest.mark.parametrize(("name", "ranks", "options", "expected"), BY_HAND)
+def test_bytes_of_a_token(
+    name: str, ranks: dict[str, Any], options: dict[str, Any], expected: int
+) -> None:
+    made = planned(name, ParallelLayout(**ranks), page_size=64, **options)
+    assert made.bytes_per_token == expected
+    assert made.tokens.full == (40 * GIB - 64 * expected) // expected // 64 * 64 or made.state
+
+
+def test_a_window_pair_splits_its_bytes_by_the_ratio() -> None:
+    made = planned("gpt_oss", page_size=16, swa_full_tokens_ratio=0.25)
+    # 18 layers on either side, 8 heads of 64 and 64, two bytes.
+    side = 18 * 8 * 128 * 2
+    assert made.tokens.full == (40 * GIB - 2 * 16 * side) * 4 // (5 * side) // 16 * 16
+    assert made.tokens.window == made.tokens.full // 4 // 16 * 16
+    assert isinstance(made.pool, SWAPoolRequest)
+    assert made.pool.swa_attention_layer_ids == tuple(range(0, 36, 2))
+
+
+def test_running_requests_can_size_the_window_pool() -> None:
+    made = planned(
+        "gpt_oss",
+        page_size=16,
+        prefix_cache=False,
+        max_running_requests=64,
+        chunked_prefill_size=2048,
+    )
+    # Each: the window, one token since the last eviction, a page begun, a page to decode into.
+    # All: two chunks in flight, and a page.
+    assert made.tokens.window == -(-(64 * (128 + 1 + 16 + 16) + 2 * 2048 + 16) // 16) * 16
+
+
+def test_a_model_of_windows_alone_has_one_pool() -> None:
+    made = planned("mistral", page_size=16)
+    assert (made.tokens.full, made.tokens.window) == (0, made.tokens.capacity)
+    assert made.tokens.window == (40 * GIB - 16 * 131072) // 131072 // 16 * 16
+
+
+def test_state_and_rows_share_by_the_ratio() -> None:
+    made = planned("qwen3_next", page_size=64)
+    assert isinstance(made.pool, HybridPoolRequest)
+    state = made.pool.state
+    assert made.state is state
+    # 36 layers: 8192 channels of 3 inputs in bf16, 32 matrices of 128 x 128 in float32.
+    slot = 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 4)
+    assert state.size == int((40 * GIB * 0.9 / 1.9 - slot) // slot)
+    assert made.concurrency.limit == "state_slots"
+    assert made.concurrency.max_running_requests == state.size // 3
+
+
+def test_drafts_share_the_memory_and_have_scratch() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=4, steps=3, draft_layers=1)
+    made = planned("qwen3_next", page_size=64, speculative=spec, max_running_requests=32)
+    assert made.state is not None
+    assert made.state.spec_state_size == 32
+    assert made.draft is not None
+    assert (made.draft.layer_num, made.draft.size) == (1, made.tokens.full)
+    assert made.state.spec_state_size is not None
+    slot = 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 4)
+    assert bytes_of_state(made.state) == (made.state.size + 1 + 33 * 4) * slot
+
+
+def test_a_prefilling_instance_verifies_nothing() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=4, draft_layers=1)
+    made = planned("qwen3_next", page_size=64, speculative=spec, role="prefill")
+    assert made.state is not None
+    assert made.state.speculative_num_draft_tokens is None
+
+
+def test_the_draft_of_an_indexed_model_has_keys_in_every_layer() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=2)
+    config = example_config("glm_moe_dsa") | {"index_topk_freq": 4, "indexer_types": None}
+    shape = replace(ModelShape.from_hf_config(config), draft_layers=1)
+    options = ServingOptions(page_size=64, speculative=spec)
+    made = plan(shape, options, ONE, MemoryBudget.of_caches(40 * GIB))
+    assert isinstance(made.draft, DSALeafRequest)
+    assert made.draft.skip_topk_layers == ()
+    assert isinstance(made.pool, DSALeafRequest)
+    assert sum(made.pool.skip_topk_layers) > 40
+
+
+def test_ranks_that_split_tokens_number_them_together() -> None:
+    ranks = ParallelLayout(tp_size=8, dcp_size=4)
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=2, draft_layers=1)
+    made = planned("llama", ranks, page_size=16, speculative=spec)
+    assert isinstance(made.pool, MHALeafRequest)
+    # 32 heads over 8 / 4 ranks; the allocator and the draft span the tokens of all four.
+    assert made.pool.head_num == 16
+    assert (made.allocator.size, made.allocator.page_size) == (4 * made.pool.size, 64)
+    assert made.draft is not None
+    assert (made.draft.size, made.draft.page_size) == (4 * made.pool.size, 64)
+    assert made.bytes_per_token == 32 * 16 * 256 * 2 + 4 * 16 * 256 * 2
+
+
+def test_every_stage_has_the_tokens_of_the_fewest() -> None:
+    ranks = ParallelLayout(pp_size=3)
+    shape, options = shape_of("llama"), ServingOptions(page_size=16)
+    stages = [
+        plan(shape, options, ranks, MemoryBudget.of_caches(GIB), pp_rank=rank) for rank in range(3)
+    ]
+    assert [stage.layers for stage in stages] == [(0, 10), (10, 21), (21, 32)]
+    assert len({stage.tokens for stage in stages}) == 1
+    assert stages[0].shares[-1].bytes > stages[1].shares[-1].bytes
+    for stage in stages:
+        assert isinstance(stage.pool, MHALeafRequest)
+        assert (stage.pool.start_layer, stage.pool.end_layer) == stage.layers
+
+
+@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("memory", [8 * GIB, 141 * GIB])
+def test_what_is_predicted_is_what_the_requests_ask_for(name: str, memory: int) -> None:
+    made = planned(name, memory=memory, page_size=64)
+    asked = 0 if made.pool is None else bytes_of_pool(made.pool)
+    assert made.allocated_bytes <= asked <= made.allocated_bytes + 64 * 131072
+    assert made.allocated_bytes + made.shares[-1].bytes == memory
+    assert made.shares[-1].bytes >= 0
+
+
+budgets = st.integers(1, 400).map(lambda gib: gib * GIB)
+pages = st.sampled_from([1, 16, 64, 128])
+
+
+@settings(deadline=None)
+@given(st.sampled_from(PLANNED), budgets, budgets, pages)
+def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: int) -> None:
+    less, more = sorted((a, b))
+    try:
+        small = planned(name, memory=less, page_size=page)
+    except PlanError:
+        return
+    large = planned(name, memory=more, page_size=page)
+    assert small.tokens.capacity <= large.tokens.capacity
+    for made in (small, large):
+        assert made.tokens.full % page == made.tokens.window % page == 0
+        assert made.allocated_bytes <= made.cache_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "options", "said"),
+    [
+        ("deepseek_v4", {}, {}, "offers no compressed_pool; use a platform that does"),
+        ("deepseek_v32", {"tp_size": 2, "dcp_size": 2}, {}, "dcp_size=2: index keys"),
+        ("gpt_oss", {}, {"swa_full_tokens_ratio": 0.00001}, "a request needs more than 129 window"),
+        ("qwen3_next", {"tp_size": 3}, {}, "32 heads of recurrent state cannot be split over 3"),
+        ("qwen3_next", {}, {"state": StateOptions(slots=2)}, "slots=2: 2 state slots of"),
+        (
+            "llama",
+            {},
+            {"speculative": SpeculativeOptions(kind="eagle", draft_tokens=2)},
+            "draft_layers=None: the config of 'llama' states none",
+        ),
+    ],
+)
+def test_what_cannot_be_served_says_which_option(
+    name: str, ranks: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PlanError) as error:
+        planned(name, ParallelLayout(**ranks), **options)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ({"tp_size": 0}, "tp_size=0: ranks are counted from 1; give at least 1"),
+        ({"tp_size": 4, "dp_attention_size": 3}, "dp_attention_size=3: 4 tensor-parallel ranks"),
+        ({"tp_size": 4, "dcp_size": 3}, "dcp_size=3: 4 ranks share a layer's attention"),
+        ({"pp_size": 2, "pp_layers": (1,)}, "pp_layers=(1,): there are 2 stages"),
+    ],
+)
+def test_ranks_that_cannot_be(ranks: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        ParallelLayout(**ranks)
+    assert str(error.value).startswith(said)
+
+
+def test_memory_that_is_spent_says_the_least_fraction() -> None:
+    budget = MemoryBudget(free_bytes=10 * GIB, total_bytes=100 * GIB, static_fraction=0.85)
+    with pytest.raises(PlanError, match=r"nothing is left for caches; give more than 0\.900"):
+        _ = budget.cache_bytes
+    assert replace(budget, static_fraction=0.95).cache_bytes == pytest.approx(5 * GIB, rel=1e-6)
