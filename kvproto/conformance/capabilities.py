@@ -63,6 +63,7 @@ POOL_CAPABILITIES: tuple[type, ...] = (
     p.HostMirrorable,
     p.Movable,
     p.SizeReporting,
+    p.Resumable,
     p.PostCaptureBacked,
     p.DeclaresTraits,
     p.DeclaresRegions,

@@ -37,6 +37,7 @@ PROFILES = (
         ("DeclaresRegions", "SizeReporting"),
         ("size", "transfer", "host-tier"),
     ),
+    Profile("memory saver", "KVPool", ("Resumable",), ("memory-saver",)),
     Profile("speculative", "KVPool", ("Movable",), ("move", "commit")),
     Profile("SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "composite")),
     Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),

@@ -50,6 +50,7 @@ from .requests import (
     MHALeafRequest,
     MLALeafRequest,
 )
+from .resumable import Resumable
 from .sharded_allocator import ShardedAllocator
 from .size_reporting import SizeReporting
 from .sparse_index import SparseIndexed
@@ -153,6 +154,7 @@ __all__ = [
     "RequestPool",
     "RequestPoolRequest",
     "RequestRingSWA",
+    "Resumable",
     "Role",
     "RowUnit",
     "SWAAllocator",

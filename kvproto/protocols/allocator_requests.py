@@ -59,6 +59,7 @@ class RequestPoolRequest:
     max_context_len: int
     device: str | device
     pre_alloc_size: int = 0
+    enable_memory_saver: bool = False
 
     def __post_init__(self) -> None:
         _at_least(self, "size", 1)

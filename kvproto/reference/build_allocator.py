@@ -54,7 +54,7 @@ def build_reference_allocator(
                 request.size,
                 request.max_context_len,
                 request.device,
-                enable_memory_saver=False,
+                enable_memory_saver=request.enable_memory_saver,
                 pre_alloc_size=request.pre_alloc_size,
             )
 

@@ -15,6 +15,7 @@ from kvproto.protocols import (
     KVLeaf,
     LayerIdReporting,
     PoolTraits,
+    Resumable,
     SizeReporting,
     StateTransferable,
     Transferable,
@@ -28,6 +29,7 @@ from .sides import Side
 __all__ = [
     "BufInfos",
     "Regions",
+    "Resumes",
     "Sizes",
     "composite_traits",
     "declares_traits",
@@ -136,6 +138,22 @@ class Regions(CompositePool):
             for side in self._owning
             for region in cast("DeclaresRegions", side.leaf).buffer_regions()
         )
+
+
+class Resumes(CompositePool):
+    """`Resumable`, over leaves that all are."""
+
+    label = "Resumable"
+
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can every leaf be resumed?"""
+        return all(supports(side.leaf, Resumable) for side in sides)
+
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of every leaf."""
+        for side in self._owning:
+            cast("Resumable", side.leaf).restore_reserved()
 
 
 def declares_traits(sides: Sequence[Side]) -> bool:

@@ -157,6 +157,12 @@ class DSALeaf(MLALeaf):
         for pages in self._indexed():
             move_index_keys(pages, tgt_loc, src_loc, self.index_head_dim)
 
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of every row buffer, and the reserved page of index keys."""
+        super().restore_reserved()
+        for pages in self._indexed():
+            pages[0].zero_()
+
     def get_cpu_copy(
         self,
         indices: Tensor,

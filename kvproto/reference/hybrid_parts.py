@@ -15,6 +15,7 @@ from kvproto.protocols import (
     KVLeaf,
     Movable,
     PoolTraits,
+    Resumable,
     StatePool,
     Transferable,
     supports,
@@ -27,6 +28,7 @@ from .composite_index import IndexDoors
 from .composite_pages import (
     BufInfos,
     Regions,
+    Resumes,
     Sizes,
     composite_traits,
     declares_traits,
@@ -143,6 +145,13 @@ class _Regions(Regions, HybridLinearPool):
         return (*super().buffer_regions(), *told)
 
 
+class _Resumes(Resumes, HybridLinearPool):
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of the leaf, and that of the state."""
+        super().restore_reserved()
+        cast("Resumable", self.mamba_pool).restore_reserved()
+
+
 class _Traits(HybridLinearPool):
     label = "DeclaresTraits"
 
@@ -169,6 +178,7 @@ _PARTS = (
     _LayerIds,
     _HostCopies,
     _Moves,
+    _Resumes,
     _Traits,
 )
 """What a hybrid may have beyond `HybridLinearPool`, in the order of their names in a class."""
@@ -184,7 +194,8 @@ def hybrid_pool(
 ) -> HybridLinearPool:
     """A hybrid with exactly what its attention leaf allows; arguments as `HybridLinearPool`."""
     side = Side("full", full_kv_pool, tuple(full_attention_layer_ids))
-    made = what_fits(HybridLinearPool, _PARTS, (side,))
+    parts = [part for part in _PARTS if part is not _Resumes or supports(mamba_pool, Resumable)]
+    made = what_fits(HybridLinearPool, parts, (side,))
     return made(
         full_kv_pool=full_kv_pool,
         mamba_pool=mamba_pool,

@@ -120,6 +120,11 @@ class RowLeaf(ABC):
         """One region per kind of row; none for a stage without layers."""
         return self._row_regions()
 
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of every row buffer, after a memory saver resumed them."""
+        for buffer in self._row_buffers():
+            buffer[0].zero_()
+
     @property
     def mem_usage(self) -> float:
         """GiB of all buffers."""

@@ -144,6 +144,11 @@ class RecurrentStatePool:
         check_locations(indices, self.size + 1)
         load_state_from_host(self.mamba_cache.persistent(), mamba_cache_cpu, indices)
 
+    def restore_reserved(self) -> None:
+        """Zero the reserved slot of every tensor, after a memory saver resumed them."""
+        for tensor in self.mamba_cache.persistent():
+            tensor[:, 0].zero_()
+
     def _entries(self) -> list[StateEntry]:
         return state_entries(
             self.mamba_cache, self.mamba_layer_ids, self.conv_slice_axis, self.conv_shard_groups

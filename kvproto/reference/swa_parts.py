@@ -25,6 +25,7 @@ from .composite_index import IndexDoors
 from .composite_pages import (
     BufInfos,
     Regions,
+    Resumes,
     Sizes,
     composite_traits,
     declares_traits,
@@ -189,6 +190,7 @@ _PARTS = (
     _LayerIds,
     _HostCopies,
     _Moves,
+    Resumes,
     _Traits,
 )
 """What a window pair may have beyond `SWAPool`, in the order of their names in a class."""

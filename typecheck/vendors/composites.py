@@ -6,6 +6,7 @@ from kvproto.protocols import (
     Composite,
     HybridComposite,
     KVPool,
+    Resumable,
     SizeReporting,
     StatePool,
     StateTransferable,
@@ -25,4 +26,5 @@ hybrid_parts: type[Composite] = HybridLinearPool
 hybrid_state: type[StateTransferable] = HybridLinearPool
 
 state_pool: type[StatePool] = RecurrentStatePool
+state_resumable: type[Resumable] = RecurrentStatePool
 state_size: type[SizeReporting] = RecurrentStatePool

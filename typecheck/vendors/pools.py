@@ -12,6 +12,7 @@ from kvproto.protocols import (
     MHARows,
     Movable,
     PrefixValidCommit,
+    Resumable,
     SizeReporting,
     StateTransferable,
     Transferable,
@@ -36,6 +37,7 @@ latent_transferable: type[Transferable] = MLALeaf
 indexed_leaf: type[KVLeaf] = DSALeaf
 indexed_rows: type[IndexerCapable] = DSALeaf
 indexed_state: type[StateTransferable] = DSALeaf
+indexed_resumable: type[Resumable] = DSALeaf
 indexed_host_copyable: type[HostCopyable] = DSALeaf
 
 acme_leaf: type[KVLeaf] = AcmePool

@@ -109,4 +109,5 @@ def states(cls: Any, request: StateSlotsRequest) -> Any:
 def rows(cls: Any, request: RequestPoolRequest) -> Any:
     """A table of rows."""
     sizes = request.size, request.max_context_len, request.device
-    return cls(*sizes, enable_memory_saver=False, pre_alloc_size=request.pre_alloc_size)
+    saver = request.enable_memory_saver
+    return cls(*sizes, enable_memory_saver=saver, pre_alloc_size=request.pre_alloc_size)

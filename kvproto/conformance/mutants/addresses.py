@@ -1,4 +1,4 @@
-"""Leaves with wrong addresses: of 32 bits, or outside the region of a memory saver."""
+"""Leaves whose addresses are counted in 32 bits."""
 
 # pyright: reportIncompatibleMethodOverride=false
 # These pools are wrong on purpose.
@@ -51,21 +51,6 @@ class LengthsOf32Bits(MLALeaf):
     def get_contiguous_buf_infos(self) -> Any:
         pointers, lengths, items = super().get_contiguous_buf_infos()
         return pointers, lengths, list(torch.tensor(items, dtype=torch.int32))
-
-
-@mutant("memory-saver.region", source="sgl-project/sglang#15246", serves=DSALeafRequest)
-class AllocatesIndexKeysOutside(DSALeaf):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        inside = self.index_k_with_scale_buffer
-        self.index_k_with_scale_buffer = [torch.zeros_like(pages) for pages in inside]
-
-
-@mutant("memory-saver.region", source="fzyzcjy/torch_memory_saver#85", serves=MLALeafRequest)
-class AllocatesScratchInside(MLALeaf):
-    def _zeros(self, *row: int) -> list[Tensor]:
-        self.scratch = torch.zeros(1)
-        return super()._zeros(*row)
 
 
 def _multiplied_in_32_bits(loc: Tensor, width: int) -> Tensor:

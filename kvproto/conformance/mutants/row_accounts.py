@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor
@@ -14,11 +16,36 @@ from kvproto.protocols import (
     RequestPoolRequest,
     StateSlotsRequest,
 )
+from kvproto.reference.memory_saver import kv_cache_region
 from kvproto.reference.request_pool import ReqToToken
 from kvproto.reference.state_slot_allocator import StateSlots
 
 from .account_builders import Trusting, rows, states
 from .registry import mutant
+
+
+@mutant(
+    "memory-saver.books",
+    source="fzyzcjy/torch_memory_saver#85",
+    serves=StateSlotsRequest,
+    build=states,
+)
+class KeepsBooksInTheRegion(StateSlots):
+    def __init__(self, size: int, device: Any) -> None:
+        with _region_if_there():
+            super().__init__(size, device)
+
+
+@mutant(
+    "memory-saver.paused-rows",
+    source="sgl-project/sglang#19029",
+    serves=RequestPoolRequest,
+    build=rows,
+)
+class ClearsItsTable(ReqToToken):
+    def clear(self) -> None:
+        super().clear()
+        self.req_to_token.zero_()
 
 
 @mutant("state-slots.exhaust", serves=StateSlotsRequest, build=states)
@@ -113,3 +140,8 @@ class GivesRowsWhileTheyLast(ReqToToken):
             super().alloc(reqs[: self.available_size()])
             return None
         return [req.kv.req_pool_idx for req in reqs]
+
+
+def _region_if_there() -> AbstractContextManager[object]:
+    """For a class that every law builds, with a stand-in for the saver in a few of them only."""
+    return kv_cache_region("torch_memory_saver" in sys.modules)
