@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .assertion import holds
 
-__all__ = ["FP8_DTYPES", "Scale", "to_fp8"]
+__all__ = ["FP8_DTYPES", "Scale", "checked_scale", "to_fp8"]
 
 FP8_DTYPES = (
     torch.float8_e4m3fn,
@@ -33,11 +33,15 @@ def to_fp8(values: Tensor, dtype: torch.dtype, scale: Scale = None) -> Tensor:
     limit = torch.finfo(dtype).max
     exact = values.to(torch.float32)
     if scale is not None:
-        exact = exact / _checked(scale)
+        exact = exact / checked_scale(scale)
     return exact.clamp(-limit, limit).to(dtype)
 
 
-def _checked(scale: float | Tensor) -> float | Tensor:
+def checked_scale(scale: float | Tensor) -> float | Tensor:
+    """The scale itself, a tensor as 0-d float32.
+
+    :raises ValueError: for one that is not one positive finite number.
+    """
     if isinstance(scale, Tensor):
         return _checked_tensor(scale)
     if not (math.isfinite(scale) and scale > 0):

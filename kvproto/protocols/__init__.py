@@ -60,6 +60,7 @@ from .swa import SWACapable
 from .swa_allocator import SWAAllocator
 from .swa_composite import SWAComposite
 from .traits import (
+    BLOCK_SCALED,
     TRAIT_DOMAINS,
     DeclaresTraits,
     Fp8Variant,
@@ -73,6 +74,7 @@ from .traits import (
     Replication,
     Role,
     RowUnit,
+    ScaleLayout,
     StateIndexSpace,
     SwaStorage,
     TransferLayout,
@@ -82,6 +84,7 @@ from .virtual_ids import VirtualIdAllocator
 from .write_options import DCPMaskedWrite, LayerOverrideWrite, PrefixValidCommit, ScaledWrite
 
 __all__ = [
+    "BLOCK_SCALED",
     "ELEMENT_BYTES",
     "TRAIT_DOMAINS",
     "AllocatorKind",
@@ -162,6 +165,7 @@ __all__ = [
     "SWACapable",
     "SWAComposite",
     "SWAPoolRequest",
+    "ScaleLayout",
     "ScaledWrite",
     "ShardedAllocator",
     "SizeReporting",

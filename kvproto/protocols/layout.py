@@ -20,8 +20,19 @@ __all__ = [
 AxisName = Literal["token", "head", "dim", "group"]
 """Token within the page, head, element of a head's row, block of elements that share a scale."""
 
-FieldName = Literal["key", "value", "latent", "rope", "index_key", "index_value", "scale", "state"]
-"""What the bytes are."""
+FieldName = Literal[
+    "key",
+    "value",
+    "latent",
+    "rope",
+    "index_key",
+    "index_value",
+    "scale",
+    "key_scale",
+    "value_scale",
+    "state",
+]
+"""What the bytes are; `scale` where a region or a row has only one kind of it."""
 
 ElementType = Literal[
     "bfloat16",

@@ -144,10 +144,10 @@ class DeclaresRegions(Capability, Protocol):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
         """Every region the pool owns, in the order of its transfer descriptors.
 
-        Those of `Transferable` first, then those of `StateTransferable`. A region names only the
-        layers that have rows in it, and its fields cover every byte of its pages. Together the
-        regions cover each per-token byte once. Bases are live addresses: valid until the pool
-        is freed.
+        Those of `Transferable` first, then `BlockScaled`'s, then those of `StateTransferable`. A
+        region names only the layers that have rows in it, and its fields cover every byte of its
+        pages. Together the regions cover each per-token byte once. Bases are live addresses: valid
+        until the pool is freed.
         """
         ...
 

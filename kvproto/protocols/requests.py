@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .traits import BLOCK_SCALED
+
 if TYPE_CHECKING:
     from torch import device, dtype
 
-    from .traits import Layout, QuantScheme
+    from .traits import Layout, QuantScheme, ScaleLayout
 
 __all__ = [
     "AllocatorKind",
@@ -73,6 +75,26 @@ class _RowsRequest:
                 "type, name its scheme (for per-tensor scales 'fp8_scaled')"
             )
 
+    def _check_blocks(self, *widths: str) -> None:
+        """Rows under block scales are of the scheme's element type, and whole blocks wide."""
+        name, dtype = type(self).__name__, str(self.dtype)
+        if dtype == _FP4 and self.quant_scheme not in ("fp4_mx16", "nvfp4"):
+            raise ValueError(
+                f"{name}.quant_scheme={self.quant_scheme!r}: dtype={dtype} is block-scaled, its "
+                "schemes are 'fp4_mx16' and 'nvfp4'"
+            )
+        if self.quant_scheme not in BLOCK_SCALED:
+            return
+        element, block = _BLOCKS[self.quant_scheme]
+        if dtype != element:
+            raise ValueError(f"{name}.dtype={dtype}: {self.quant_scheme!r} stores {element}")
+        for width in widths:
+            value: object = getattr(self, width)
+            if isinstance(value, int) and value % block:
+                raise ValueError(
+                    f"{name}.{width}={value}: {self.quant_scheme!r} scales whole blocks of {block}"
+                )
+
     def _keywords(self, *left_out: str) -> dict[str, Any]:
         names = [f.name for f in fields(self) if f.name not in ("quant_scheme", *left_out)]
         keywords: dict[str, Any] = {name: getattr(self, name) for name in names}
@@ -83,20 +105,49 @@ class _RowsRequest:
 class MHALeafRequest(_RowsRequest):
     """A leaf with one K row and one V row per token, for `head_num` KV heads of this rank.
 
-    `v_head_dim` None means `head_dim`.
+    `v_head_dim` None means `head_dim`. `scale_layout` says where block scales lie; None is what
+    attention kernels expect: interleaved for `mxfp8` in pages of 128, else by token, and `none`
+    where the scheme keeps no block scales.
 
-    :raises ValueError: for counts below their minimum, a ragged last page, an unnamed scheme.
+    :raises ValueError: for counts below their minimum, a ragged last page, an unnamed scheme;
+        for block-scaled rows of another element type, not of whole blocks, or whose scales
+        cannot lie as asked.
     """
 
     head_num: int
     head_dim: int
     v_head_dim: int | None = None
     layout: Layout = "nhd"
+    scale_layout: ScaleLayout | None = None
 
     def __post_init__(self) -> None:
         self._check("head_num", "head_dim")
         if self.v_head_dim is not None:
             _at_least(self, "v_head_dim", 1)
+        self._check_blocks("head_dim", "v_head_dim")
+        if self.scale_layout is not None and (wrong := self._wrong_scale_layout()):
+            raise ValueError(f"MHALeafRequest.scale_layout={self.scale_layout!r}: {wrong}")
+
+    def _wrong_scale_layout(self) -> str:
+        scheme, page = self.quant_scheme, self.page_size
+        if (self.scale_layout == "none") is (scheme in BLOCK_SCALED):
+            kept = "block scales, say where they lie" if scheme in BLOCK_SCALED else "none"
+            return f"quant_scheme={scheme!r} keeps {kept}"
+        if self.scale_layout != "interleaved":
+            return ""
+        if scheme != "mxfp8":
+            return f"quant_scheme={scheme!r} keeps its scales in 'token_rows'"
+        return f"page_size={page} is not whole atoms of 32 tokens" if page % _ATOM else ""
+
+    @property
+    def block_scale_layout(self) -> ScaleLayout:
+        """Where block scales lie: `scale_layout`, or what that means where it is None."""
+        if self.scale_layout is not None:
+            return self.scale_layout
+        if self.quant_scheme not in BLOCK_SCALED:
+            return "none"
+        interleaved = self.quant_scheme == "mxfp8" and self.page_size == _INTERLEAVED_PAGE
+        return "interleaved" if interleaved else "token_rows"
 
     @property
     def value_head_dim(self) -> int:
@@ -105,7 +156,7 @@ class MHALeafRequest(_RowsRequest):
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
-        return self._keywords("layout")
+        return self._keywords("layout", "scale_layout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +176,7 @@ class MLALeafRequest(_RowsRequest):
     def __post_init__(self) -> None:
         self._check("kv_lora_rank")
         _at_least(self, "qk_rope_head_dim", 0)
+        self._check_blocks("kv_lora_rank", "qk_rope_head_dim")
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
@@ -153,6 +205,7 @@ class DSALeafRequest(_RowsRequest):
     def __post_init__(self) -> None:
         self._check("kv_lora_rank", "index_head_dim")
         _at_least(self, "qk_rope_head_dim", 0)
+        self._check_blocks("kv_lora_rank", "qk_rope_head_dim")
         if self.skip_topk_layers and len(self.skip_topk_layers) != self.layer_num:
             raise ValueError(
                 f"DSALeafRequest.skip_topk_layers has {len(self.skip_topk_layers)} flags: must be "
@@ -186,6 +239,16 @@ class DSALeafRequest(_RowsRequest):
 
 
 _SCALED_TOGETHER = 128
+_FP4 = "torch.float4_e2m1fn_x2"
+_BLOCKS: dict[str, tuple[str, int]] = {
+    "mxfp8": ("torch.float8_e4m3fn", 32),
+    "fp4_mx16": (_FP4, 16),
+    "nvfp4": (_FP4, 16),
+}
+"""Element type of each block-scaled scheme, and elements that share a scale."""
+
+_ATOM = 32
+_INTERLEAVED_PAGE = 128
 
 LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest | DSALeafRequest
 

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 from ._capability import Capability
 
 __all__ = [
+    "BLOCK_SCALED",
     "TRAIT_DOMAINS",
     "DeclaresTraits",
     "Fp8Variant",
@@ -21,6 +22,7 @@ __all__ = [
     "Replication",
     "Role",
     "RowUnit",
+    "ScaleLayout",
     "StateIndexSpace",
     "SwaStorage",
     "TransferLayout",
@@ -65,10 +67,23 @@ QuantScheme = Literal[
     "dsa_fp8_packed",
     "compressed_packed",
 ]
-"""How stored numbers stand for real ones; `fp8_scaled` is per-tensor scales, None meaning 1."""
+"""How stored numbers stand for real ones; `fp8_scaled` is per-tensor scales, None meaning 1.
+
+Block-scaled schemes keep a scale for every few elements, and store `x / scale` to the nearest even,
+saturated. `mxfp8`: e4m3fn, 32 elements, UE8M0 scales: the smallest power of two under which no
+finite element saturates. `fp4_mx16`: E2M1, two in a byte, the even element in the low nibble, 16
+elements, scales as in `mxfp8`. `nvfp4`: the same elements, e4m3fn scales: the largest magnitude
+over 6 to the nearest, under one float32 scale per layer and side.
+"""
+
+BLOCK_SCALED: tuple[QuantScheme, ...] = ("mxfp8", "fp4_mx16", "nvfp4")
+"""The schemes whose block scales lie beside the rows, in tensors of their own."""
 
 Fp8Variant = Literal["none", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"]
 """Which fp8: the same byte is another number in each."""
+
+ScaleLayout = Literal["none", "token_rows", "interleaved"]
+"""Where block scales lie: by token like the rows, or in atoms of 32 tokens within a page."""
 
 Replication = Literal["tp_sharded", "tp_replicated", "layer_owned", "page_interleaved"]
 """Which ranks hold a token's rows: each its heads, each all, or the owner of a layer or page."""
@@ -122,6 +137,7 @@ class PoolTraits:
     layout: Layout
     quant_scheme: QuantScheme = "none"
     fp8_variant: Fp8Variant = "none"
+    scale_layout: ScaleLayout = "none"
     replication: Replication = "tp_sharded"
     id_space: IdSpace = "physical"
     swa_storage: SwaStorage = "none"
@@ -141,6 +157,11 @@ class PoolTraits:
             raise ValueError(
                 "PoolTraits.fp8_variant='none': quant_scheme='fp8_scaled' stores fp8, say which"
             )
+        if self.scale_layout != "none" and self.quant_scheme not in BLOCK_SCALED:
+            raise ValueError(
+                f"PoolTraits.scale_layout={self.scale_layout!r}: quant_scheme="
+                f"{self.quant_scheme!r} keeps no block scales, {', '.join(BLOCK_SCALED)} do"
+            )
 
 
 TRAIT_DOMAINS: dict[str, tuple[str, ...]] = {
@@ -148,6 +169,7 @@ TRAIT_DOMAINS: dict[str, tuple[str, ...]] = {
     "layout": get_args(Layout),
     "quant_scheme": get_args(QuantScheme),
     "fp8_variant": get_args(Fp8Variant),
+    "scale_layout": get_args(ScaleLayout),
     "replication": get_args(Replication),
     "id_space": get_args(IdSpace),
     "swa_storage": get_args(SwaStorage),

@@ -5,10 +5,14 @@ from __future__ import annotations
 from .build import build_reference_leaf
 from .build_composite import build_reference_pool
 from .dsa import DSALeaf
+from .fp4 import FP4Leaf
 from .hybrid import HybridLinearPool
 from .hybrid_parts import hybrid_pool
 from .mha import MHALeaf
 from .mla import MLALeaf
+from .mla_fp4 import MLAFP4Leaf
+from .mxfp8 import MXFP8Leaf
+from .nvfp4 import NVFP4Leaf
 from .paged_allocator import PageAllocator
 from .request_pool import ReqToToken
 from .state import RecurrentStatePool
@@ -20,9 +24,13 @@ from .token_allocator import TokenAllocator
 
 __all__ = [
     "DSALeaf",
+    "FP4Leaf",
     "HybridLinearPool",
     "MHALeaf",
+    "MLAFP4Leaf",
     "MLALeaf",
+    "MXFP8Leaf",
+    "NVFP4Leaf",
     "PageAllocator",
     "RecurrentStatePool",
     "ReqToToken",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import overload
+from typing import TypeAlias, overload
 
 from kvproto.debug import maybe_validate
 from kvproto.protocols import (
@@ -14,21 +14,29 @@ from kvproto.protocols import (
 )
 
 from .dsa import DSALeaf
+from .fp4 import FP4Leaf
 from .mha import MHALeaf
 from .mla import MLALeaf
+from .mla_fp4 import MLAFP4Leaf
+from .mxfp8 import MXFP8Leaf
+from .nvfp4 import NVFP4Leaf
 
 __all__ = ["build_reference_leaf"]
 
 
+MHALeaves: TypeAlias = MHALeaf | MXFP8Leaf | FP4Leaf | NVFP4Leaf
+MLALeaves: TypeAlias = MLALeaf | MLAFP4Leaf
+
+
 @overload
-def build_reference_leaf(request: MHALeafRequest, /) -> MHALeaf | Declined: ...
+def build_reference_leaf(request: MHALeafRequest, /) -> MHALeaves | Declined: ...
 @overload
 def build_reference_leaf(request: DSALeafRequest, /) -> DSALeaf | Declined: ...
 @overload
-def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaf | Declined: ...
+def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaves | Declined: ...
 @overload
-def build_reference_leaf(request: LeafRequest, /) -> MHALeaf | MLALeaf | Declined: ...
-def build_reference_leaf(request: object, /) -> MHALeaf | MLALeaf | Declined:
+def build_reference_leaf(request: LeafRequest, /) -> MHALeaves | MLALeaves | Declined: ...
+def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
     With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
@@ -36,21 +44,44 @@ def build_reference_leaf(request: object, /) -> MHALeaf | MLALeaf | Declined:
     :raises ValueError: for geometry no leaf can have.
     """
     match request:
-        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return maybe_validate(MHALeaf(**request.keywords()))
-        case MLALeafRequest(layout="latent_rows", quant_scheme="none" | "fp8_scaled"):
-            return maybe_validate(MLALeaf(**request.keywords()))
+        case MHALeafRequest():
+            return _mha(request)
+        case MLALeafRequest():
+            return _mla(request)
         case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
             return maybe_validate(DSALeaf(**request.keywords()))
-        case MHALeafRequest():
-            built = "'nhd' with 'none' or 'fp8_scaled'"
-            return _declined("MHA", request, built)
-        case MLALeafRequest():
-            return _declined("MLA", request, "'latent_rows' with 'none' or 'fp8_scaled'")
         case DSALeafRequest():
             return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
         case _:  # whoever calls may know more kinds of requests than there are of leaves
             return Declined(f"{type(request).__name__} is no request for a leaf")
+
+
+def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
+    keywords = request.keywords()
+    match request:
+        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(MHALeaf(**keywords))
+        case MHALeafRequest(layout="nhd", quant_scheme="mxfp8"):
+            layout = request.block_scale_layout
+            return maybe_validate(MXFP8Leaf(**keywords, scale_layout=layout))
+        case MHALeafRequest(layout="nhd", quant_scheme="fp4_mx16"):
+            return maybe_validate(FP4Leaf(**keywords))
+        case MHALeafRequest(layout="nhd", quant_scheme="nvfp4"):
+            return maybe_validate(NVFP4Leaf(**keywords))
+        case _:
+            built = "'nhd' with 'none', 'fp8_scaled', 'mxfp8', 'fp4_mx16' or 'nvfp4'"
+            return _declined("MHA", request, built)
+
+
+def _mla(request: MLALeafRequest) -> MLALeaves | Declined:
+    match request:
+        case MLALeafRequest(layout="latent_rows", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(MLALeaf(**request.keywords()))
+        case MLALeafRequest(layout="latent_rows", quant_scheme="fp4_mx16"):
+            return maybe_validate(MLAFP4Leaf(**request.keywords()))
+        case _:
+            built = "'latent_rows' with 'none', 'fp8_scaled' or 'fp4_mx16'"
+            return _declined("MLA", request, built)
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

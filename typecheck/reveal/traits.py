@@ -15,6 +15,7 @@ from kvproto.protocols import (
     Replication,
     Role,
     RowUnit,
+    ScaleLayout,
     StateIndexSpace,
     SwaStorage,
     TransferLayout,
@@ -80,6 +81,14 @@ def quant_scheme(value: QuantScheme) -> None:
 def fp8_variant(value: Fp8Variant) -> None:
     match value:
         case "none" | "e4m3fn" | "e4m3fnuz" | "e5m2" | "e5m2fnuz":
+            return
+        case _:
+            assert_never(value)
+
+
+def scale_layout(value: ScaleLayout) -> None:
+    match value:
+        case "none" | "token_rows" | "interleaved":
             return
         case _:
             assert_never(value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kvproto.protocols import (
+    BlockScaled,
+    FP4Workspace,
     HostCopyable,
     IndexerCapable,
     KVLeaf,
@@ -13,11 +15,20 @@ from kvproto.protocols import (
     Movable,
     PrefixValidCommit,
     Resumable,
+    ScaledWrite,
     SizeReporting,
     StateTransferable,
     Transferable,
 )
-from kvproto.reference import DSALeaf, MHALeaf, MLALeaf
+from kvproto.reference import (
+    DSALeaf,
+    FP4Leaf,
+    MHALeaf,
+    MLAFP4Leaf,
+    MLALeaf,
+    MXFP8Leaf,
+    NVFP4Leaf,
+)
 from typecheck.vendors.acme import AcmePool
 
 reference_leaf: type[KVLeaf] = MHALeaf
@@ -39,6 +50,17 @@ indexed_rows: type[IndexerCapable] = DSALeaf
 indexed_state: type[StateTransferable] = DSALeaf
 indexed_resumable: type[Resumable] = DSALeaf
 indexed_host_copyable: type[HostCopyable] = DSALeaf
+
+eight_bit_rows: type[MHARows] = MXFP8Leaf
+eight_bit_blocks: type[BlockScaled] = MXFP8Leaf
+eight_bit_write: type[ScaledWrite] = MXFP8Leaf
+four_bit_rows: type[MHARows] = FP4Leaf
+four_bit_blocks: type[BlockScaled] = FP4Leaf
+four_bit_override: type[LayerOverrideWrite] = FP4Leaf
+four_bit_workspace: type[FP4Workspace] = NVFP4Leaf
+four_bit_movable: type[Movable] = NVFP4Leaf
+four_bit_latent: type[LatentRows] = MLAFP4Leaf
+four_bit_latent_host_copyable: type[HostCopyable] = MLAFP4Leaf
 
 acme_leaf: type[KVLeaf] = AcmePool
 acme_rows: type[MHARows] = AcmePool
