@@ -25,16 +25,29 @@ def bytes_per_token(request: LeafRequest) -> int:
     match request:
         case MHALeafRequest():
             elements = request.head_num * (request.head_dim + request.value_head_dim)
-            return request.layer_num * elements * request.dtype.itemsize
+            # The workspace of 8-bit rows is one for all layers.
+            workspace = elements if request.quant_scheme == "nvfp4" and request.layer_num else 0
+            return request.layer_num * _row_bytes(request, elements) + workspace
         case MLALeafRequest():
             elements = request.kv_lora_rank + request.qk_rope_head_dim
-            return request.layer_num * elements * request.dtype.itemsize
+            return request.layer_num * _row_bytes(request, elements)
         case DSALeafRequest():
             rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
             keyed = request.layer_num - sum(request.skip_topk_layers)
             return rows + keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
         case _:
             assert_never(request)
+
+
+def _row_bytes(request: LeafRequest, elements: int) -> int:
+    """Bytes of so many elements, block scales included."""
+    match request.quant_scheme:
+        case "mxfp8":
+            return elements + elements // 32
+        case "fp4_mx16" | "nvfp4":
+            return elements // 2 + elements // 16
+        case _:
+            return elements * request.dtype.itemsize
 
 
 def bytes_per_state_slot(request: StatePoolRequest) -> int:

@@ -27,6 +27,8 @@ SCALE_ELEMENT: dict[QuantScheme, ElementType] = {
 }
 """What a scale byte means."""
 
+_FP4: ElementType = "float4_e2m1fn_x2"
+
 
 def block_traits(scheme: QuantScheme, layout: ScaleLayout) -> PoolTraits:
     """The traits of K and V rows under block scales: four bits are read as a copy."""
@@ -87,11 +89,13 @@ def packed_latent_region(
 ) -> BufferRegion:
     """The region of per-layer buffers of E2M1 bytes, `[slots, 1, latent and rope]`."""
     token = Axis("token", (Tile(page_size, sum(widths)),))
-    latent, rope = (row_major("float4_e2m1fn_x2", ("dim", width)) for width in widths)
-    fields = (
-        Field("latent", "float4_e2m1fn_x2", (token, *latent)),
-        Field("rope", "float4_e2m1fn_x2", (token, *rope), offset=widths[0]),
-    )
+
+    def part(name: FieldName, width: int, offset: int) -> Field:
+        axes = (token, *row_major(_FP4, ("dim", width)))
+        return Field(name, _FP4, axes, offset=offset)
+
+    latent = part("latent", widths[0], 0)
+    fields = (latent, part("rope", widths[1], widths[0])) if widths[1] else (latent,)
     return _region(fields, buffers, layer_ids, page_size)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows, store_rows
+from kvproto.kernels import move_rows, prefix_locations, store_rows
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import (
     AttentionLayer,
@@ -133,6 +133,28 @@ class BlockScaledLeaf(RowLeaf):
         store_rows(self.v_buffer[local], loc, v_elements)
         self._k_scales.store(self._k_scale_bytes[local], loc, k_scales)
         self._v_scales.store(self._v_scale_bytes[local], loc, v_scales)
+
+    def set_kv_buffer_prefix_valid(
+        self,
+        layer: AttentionLayer | None,
+        loc_2d: Tensor,
+        commit_lens: Tensor,
+        cache_k: Tensor,
+        cache_v: Tensor,
+        k_scale: Scale = None,
+        v_scale: Scale = None,
+        layer_id_override: int | None = None,
+    ) -> None:
+        """Store the accepted first drafts of each request, as `PrefixValidCommit` says."""
+        loc = prefix_locations(loc_2d, commit_lens)
+        self.set_kv_buffer(layer, loc, cache_k, cache_v, k_scale, v_scale, layer_id_override)
+
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of elements and scales, after a memory saver resumed them."""
+        super().restore_reserved()
+        nowhere = torch.zeros(1, dtype=torch.int64, device=self.device)
+        for scales, buffer in self._scales():
+            scales.store(buffer, nowhere, scales.gather(buffer, nowhere))
 
     def _row_buffers(self) -> list[Tensor]:
         return [*self.k_buffer, *self.v_buffer]

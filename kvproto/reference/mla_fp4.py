@@ -12,10 +12,12 @@ from kvproto.kernels import (
     FP8_DTYPES,
     dequantise_fp4,
     gather_rows,
+    prefix_locations,
     quantise_fp4,
     store_rows,
     to_fp8,
 )
+from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation, row_major
 
 from .block_layout import latent_block_traits, packed_latent_region, scale_region
@@ -66,7 +68,9 @@ class MLAFP4Leaf(RowLeaf):
         end_layer: int | None = None,
     ) -> None:
         widths = {"kv_lora_rank": kv_lora_rank, "qk_rope_head_dim": qk_rope_head_dim}
-        check_geometry(size=size, page_size=page_size, **widths)
+        check_geometry(size=size, page_size=page_size, kv_lora_rank=kv_lora_rank)
+        if qk_rope_head_dim < 0:
+            raise ValueError(f"qk_rope_head_dim={qk_rope_head_dim}: must be at least 0")
         check_fp4(dtype, **widths)
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, device, layers)
@@ -110,6 +114,30 @@ class MLAFP4Leaf(RowLeaf):
         local, loc = self._target(layer, loc_info, layer_id_override)
         width = self.kv_lora_rank + self.qk_rope_head_dim
         self._store(local, loc, given_rows(cache_k, loc.shape[0], 1, width, "cache_k"))
+
+    def set_kv_buffer_prefix_valid(
+        self,
+        layer: AttentionLayer | None,
+        loc_2d: Tensor,
+        commit_lens: Tensor,
+        cache_k: Tensor,
+        cache_v: Tensor | None,
+        k_scale: Scale = None,
+        v_scale: Scale = None,
+        *,
+        layer_id_override: int | None = None,
+    ) -> None:
+        """Store the accepted first drafts of each request, as `PrefixValidCommit` says.
+
+        :raises ValueError: for a scale: rows are quantised with their own.
+        """
+        if k_scale is not None or v_scale is not None:
+            raise ValueError(
+                "set_kv_buffer_prefix_valid: latent rows take no scale, k_scale and v_scale must "
+                "be None; nothing was written"
+            )
+        loc = prefix_locations(loc_2d, commit_lens)
+        self.set_kv_buffer(layer, loc, cache_k, cache_v, layer_id_override=layer_id_override)
 
     def set_mla_kv_buffer(
         self,

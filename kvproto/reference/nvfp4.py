@@ -44,7 +44,7 @@ class NVFP4Leaf(FourBitLeaf):
 
     def _allocate(self) -> None:
         super()._allocate()
-        slots = self.size + self.page_size
+        slots = self.size + self.page_size if self.layer_num else 0
         self._dq_bytes = [
             torch.zeros((slots, self.head_num, width), dtype=torch.uint8, device=self.device)
             for width in (self.head_dim, self.v_head_dim)

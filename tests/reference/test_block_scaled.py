@@ -25,10 +25,13 @@ from kvproto.protocols import (
     MHARows,
     MLALeafRequest,
     Movable,
+    PrefixValidCommit,
+    Resumable,
     ScaledWrite,
     SizeReporting,
     Transferable,
     buf_infos,
+    bytes_of_pool,
 )
 from kvproto.reference import FP4Leaf, MLAFP4Leaf, MXFP8Leaf, NVFP4Leaf, build_reference_leaf
 from tests.kernels.torch_formats import torch_formats
@@ -69,6 +72,8 @@ COMMON = (
     SizeReporting,
     DeclaresTraits,
     DeclaresRegions,
+    PrefixValidCommit,
+    Resumable,
 )
 BY_HEAD = (*COMMON, MHARows, ScaledWrite, LayerOverrideWrite, BlockScaled)
 
@@ -242,6 +247,39 @@ def test_sizes_count_scales_and_the_workspace() -> None:
     assert nvfp4().get_kv_size_bytes() == tuple(
         slots * each + extra for each, extra in zip(per_token, workspace, strict=True)
     )
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "fp4_mx16", "nvfp4"])
+@pytest.mark.parametrize("layers", [0, 1, 3])
+def test_a_request_knows_the_bytes_that_are_allocated(scheme: str, layers: int) -> None:
+    dtype = E4M3 if scheme == "mxfp8" else E2M1
+    request = MHALeafRequest(**_request(quant_scheme=scheme, dtype=dtype, layer_num=layers))
+    leaf = build_reference_leaf(request)
+    assert not isinstance(leaf, Declined)
+    assert bytes_of_pool(request) == sum(leaf.get_kv_size_bytes())
+
+
+@pytest.mark.parametrize("rope", [0, 16])
+def test_a_latent_request_knows_its_bytes(rope: int) -> None:
+    request = MLALeafRequest(**_latent(qk_rope_head_dim=rope), quant_scheme="fp4_mx16")
+    leaf = build_reference_leaf(request)
+    assert isinstance(leaf, MLAFP4Leaf)
+    assert bytes_of_pool(request) == leaf.get_kv_size_bytes()
+    assert sum(region.nbytes for region in leaf.buffer_regions()) == leaf.get_kv_size_bytes()
+
+
+def test_the_reserved_slot_is_restored_with_its_scales() -> None:
+    for make in (mxfp8, fp4, nvfp4):
+        for options in ({}, {"size": 128, "page_size": 128}):
+            leaf = make(**options)
+            for buffer in (*leaf.k_buffer, *leaf.v_scale_buffer, *leaf.k_scale_buffer):
+                buffer.view(torch.uint8).fill_(7)
+            leaf.restore_reserved()
+            copied = leaf.get_cpu_copy(torch.tensor([0, 1]))
+            assert not any(rows[0].any() for rows in copied.rows)
+            kept = [rows for rows in copied.rows if rows[1].any()]
+            assert all(torch.all(rows[1] == 7) for rows in kept)
+            assert len(kept) == 6
 
 
 def test_a_copy_of_another_number_of_tokens_is_refused_whole() -> None:
