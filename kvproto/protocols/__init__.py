@@ -18,6 +18,7 @@ from .fused_draft import FusedDraft
 from .hisparse import HiSparse
 from .hisparse_allocator import HiSparseAllocator
 from .host_copy import HostCopyable
+from .host_layout import HostLayout, HostRegion, HostSpan
 from .host_mirror import HostMirrorable
 from .hybrid import HybridComposite
 from .indexer import IndexerCapable
@@ -114,7 +115,10 @@ __all__ = [
     "HiSparse",
     "HiSparseAllocator",
     "HostCopyable",
+    "HostLayout",
     "HostMirrorable",
+    "HostRegion",
+    "HostSpan",
     "HybridComposite",
     "HybridPoolRequest",
     "IdSpace",

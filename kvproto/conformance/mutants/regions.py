@@ -55,6 +55,18 @@ class DeclaresNoScales(DSALeaf):
         )
 
 
+@mutant("host-tier.layouts", source="sgl-project/sglang#37534", serves=MHALeafRequest)
+class DeclaresLayersInReverse(MHALeaf):
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(replace(r, bases=r.bases[::-1]) for r in super().buffer_regions())
+
+
+@mutant("host-tier.layouts", source="sgl-project/sglang#36121", serves=DSALeafRequest)
+class DeclaresNoIndexPages(DSALeaf):
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return super().buffer_regions()[:1]
+
+
 @mutant("oracle.rows", serves=MHALeafRequest)
 class DeclaresTheRowAfter(MHALeaf):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:

@@ -1,0 +1,116 @@
+"""Pages that go to host memory and back, in each order in which a host tier may keep them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from kvproto.protocols import BufferRegion, DeclaresRegions, HostLayout, HostRegion, KVLeaf
+
+from ..kv_bench import KVBench
+from ..latent_bench import LatentBench
+from ..law import has_layers, law
+from ..oracle import peek, poke
+from ..read_doors import DoorReader
+from .leaf import OWNED
+
+_Host = list[tuple[HostRegion, bytearray]]
+
+
+@law(
+    "host-tier.layouts",
+    DeclaresRegions,
+    KVLeaf,
+    applies=has_layers,
+    needs=(*OWNED, "host-tier.fields"),
+    hazardous=True,
+    check="declare every buffer with a row per token, each layer's own address, and whole pages",
+)
+def layouts(bench: KVBench) -> None:
+    """Pages backed up by the regions come back layer by layer, bit for bit, in any host layout."""
+    pages = bench.slots // bench.request.page_size
+    saved, back = (2, 1), (1, min(3, pages - 1))
+    for layout in get_args(HostLayout):
+        _fill(bench)
+        filled = {i: _shown(bench, i) for i in bench.layer_ids}
+        regions: tuple[BufferRegion, ...] = bench.pool.buffer_regions()
+        host = _backed_up(regions, layout, saved)
+        _erase(regions)
+        for layer_id in bench.layer_ids:
+            _load(host, layer_id, back)
+            _expect_loaded(bench, layer_id, filled[layer_id], saved, back, layout)
+            for later in bench.layer_ids[bench.layer_ids.index(layer_id) + 1 :]:
+                _expect_loaded(bench, later, filled[later], (), (), layout)
+
+
+def _fill(bench: KVBench) -> None:
+    for layer_id in bench.layer_ids:
+        k, v = bench.pair(bench.slots, salt=layer_id)
+        bench.write(torch.arange(1, bench.slots), k[1:], v[1:], layer_id)
+    if isinstance(bench, LatentBench) and bench.index_head_dim:
+        bench.fill_index()
+
+
+def _backed_up(
+    regions: tuple[BufferRegion, ...], layout: HostLayout, pages: tuple[int, ...]
+) -> _Host:
+    host: _Host = []
+    for region in regions:
+        mirror = HostRegion(region=region, layout=layout, page_count=len(pages))
+        memory = bytearray(mirror.nbytes)
+        for layer_id in region.layer_ids:
+            for host_page, page in enumerate(pages):
+                data = peek(region.page_address(layer_id, page), region.bytes_per_page)
+                for span in mirror.spans(layer_id, host_page):
+                    part = data[span.page : span.page + span.nbytes]
+                    memory[span.host : span.host + span.nbytes] = part
+        host.append((mirror, memory))
+    return host
+
+
+def _load(host: _Host, layer_id: int, pages: tuple[int, ...]) -> None:
+    for mirror, memory in host:
+        if layer_id in mirror.region.layer_ids:
+            for host_page, page in enumerate(pages):
+                address = mirror.region.page_address(layer_id, page)
+                for span in mirror.spans(layer_id, host_page):
+                    part = bytes(memory[span.host : span.host + span.nbytes])
+                    poke(address + span.page, part)
+
+
+def _erase(regions: tuple[BufferRegion, ...]) -> None:
+    for region in regions:
+        for layer_id in region.layer_ids:
+            for page in range(region.page_count):
+                poke(region.page_address(layer_id, page), bytes(region.bytes_per_page))
+
+
+def _shown(bench: KVBench, layer_id: int) -> list[Tensor]:
+    """What the read doors show of a layer, a row a slot: not the regions, which are on trial."""
+    doors = DoorReader(bench.pool)
+    shown = [doors.rows(side, layer_id).float() for side in bench.sides]
+    if isinstance(bench, LatentBench) and layer_id in bench.index_layers and bench.index_head_dim:
+        keys, scales = doors.index(layer_id)
+        shown += [keys, scales.unsqueeze(1)]
+    return shown
+
+
+def _expect_loaded(
+    bench: KVBench,
+    layer_id: int,
+    filled: list[Tensor],
+    saved: tuple[int, ...],
+    back: tuple[int, ...],
+    layout: HostLayout,
+) -> None:
+    size = bench.request.page_size
+    for was, found in zip(filled, _shown(bench, layer_id), strict=True):
+        expected = torch.zeros_like(was)
+        for source, target in zip(saved, back, strict=True):
+            expected[target * size : (target + 1) * size] = was[source * size : (source + 1) * size]
+        call = (
+            f"pages {list(saved)} of layer {layer_id} to a {layout} host and back to {list(back)}"
+        )
+        bench.expect_same(call, found, expected, f"layer {layer_id}, slot")
