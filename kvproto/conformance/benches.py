@@ -10,6 +10,7 @@ from kvproto.protocols import (
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
     StateSlotsRequest,
@@ -26,6 +27,7 @@ from .pair_bench import PairBench
 from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
 from .state_bench import StateBench
+from .window_bench import PureBench
 
 __all__ = ["BENCHES", "bench_for"]
 
@@ -38,6 +40,7 @@ BENCHES: dict[type, type[Bench]] = {
     StatePoolRequest: StateBench,
     AllocatorRequest: AllocBench,
     SWAAllocatorRequest: PairBench,
+    PureSWAAllocatorRequest: PureBench,
     StateSlotsRequest: SlotsBench,
     RequestPoolRequest: RowsBench,
 }

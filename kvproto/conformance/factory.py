@@ -12,6 +12,7 @@ from kvproto.protocols import (
     AllocatorRequest,
     Declined,
     KVPool,
+    PureSWAAllocatorRequest,
     RequestPool,
     RequestPoolRequest,
     SlotAllocator,
@@ -34,6 +35,7 @@ Factory: TypeAlias = Callable[[Any], Any]
 _ASKED_FOR: dict[type, tuple[str, type]] = {
     AllocatorRequest: ("an allocator", SlotAllocator),
     SWAAllocatorRequest: ("a window pair's allocator", SWAAllocator),
+    PureSWAAllocatorRequest: ("an allocator of window slots", SWAAllocator),
     StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
     RequestPoolRequest: ("a request pool", RequestPool),
     StatePoolRequest: ("a state pool", StatePool),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
-from kvproto.protocols import (
-    SWAAllocatorRequest,
-)
+from kvproto.protocols import SWAAllocatorRequest
 
-from .account_bench import AllocBench, numbers, slots
+from .account_bench import slots
+from .window_bench import WindowBench
 
 __all__ = ["PairBench"]
 
 
-class PairBench(AllocBench):
+class PairBench(WindowBench):
     """An allocator of full slots and their window peers."""
 
     @property
@@ -28,35 +27,12 @@ class PairBench(AllocBench):
         """What the smaller space has."""
         return min(self.asked.size, self.asked.size_swa)
 
-    def peers(self, given: Iterable[int]) -> list[int]:
-        """The window slots of full ones."""
-        return [int(p) for p in self.pool.translate_loc_from_full_to_swa(slots(given))]
-
-    def tail(self, row: Sequence[int], new: int, swa_tail_len: int) -> list[int] | None:
-        """`alloc_extend_swa_tail` of a request by `new` tokens; the request is not changed."""
-        prefix, seq = slots([len(row)]), slots([len(row) + new])
-        lengths = (prefix, prefix.clone(), seq, seq.clone())
-        given = self.pool.alloc_extend_swa_tail(
-            *lengths, self._last([list(row)]), new, swa_tail_len
-        )
-        return numbers(self.tail_call(row, new, swa_tail_len), given, new)
-
-    def tail_call(self, row: Sequence[int], new: int, swa_tail_len: int) -> str:
-        """The call as reports show it."""
-        lens = f"prefix_lens=[{len(row)}], seq_lens=[{len(row) + new}]"
-        return f"alloc_extend_swa_tail({lens}, swa_tail_len={swa_tail_len})"
-
     def take(self, need_size: int) -> list[int]:
         """As prompts are: a pair with pages need not serve `alloc` to serve an engine."""
         if self.page_size == 1:
             return super().take(need_size)
         call, given = self.extend_call([[]], [need_size]), self.extend([[]], [need_size])
         return self.must(call, need_size, given)
-
-    def tailed(self, new: int, swa_tail_len: int) -> list[int]:
-        """A new request whose tail alone has peers."""
-        call = self.tail_call([], new, swa_tail_len)
-        return self.must(call, new, self.tail([], new, swa_tail_len))
 
     def evicted(self, new: int, left: int = 0) -> list[int]:
         """A new request of which only the last tokens still have peers."""
@@ -91,10 +67,6 @@ class PairBench(AllocBench):
     def room(self) -> tuple[int, ...]:
         """The full space and the window."""
         return self.pool.full_available_size(), self.pool.swa_available_size()
-
-    def all_peers(self) -> list[int]:
-        """The window peers of every slot."""
-        return self.peers(self.lendable)
 
     def shortages(self) -> Iterator[str]:
         """Once with the window short, or both, and once with the full space alone."""

@@ -3,7 +3,13 @@
 from ._ask import CapabilityError, adopt, explain, forget, require, supports
 from ._capability import Capability
 from .allocator import SlotAllocator
-from .allocator_requests import RequestPoolRequest, StateSlotsRequest, SWAAllocatorRequest
+from .allocator_requests import (
+    HiSparseAllocatorRequest,
+    PureSWAAllocatorRequest,
+    RequestPoolRequest,
+    StateSlotsRequest,
+    SWAAllocatorRequest,
+)
 from .block_scaled import BlockScaled
 from .composite import Composite
 from .composite_requests import (
@@ -114,6 +120,7 @@ __all__ = [
     "FusedDraft",
     "HiSparse",
     "HiSparseAllocator",
+    "HiSparseAllocatorRequest",
     "HostCopyable",
     "HostLayout",
     "HostMirrorable",
@@ -154,6 +161,7 @@ __all__ = [
     "PoolTraits",
     "PostCaptureBacked",
     "PrefixValidCommit",
+    "PureSWAAllocatorRequest",
     "QSAIndexed",
     "QuantScheme",
     "ReadDoor",

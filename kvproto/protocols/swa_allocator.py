@@ -19,6 +19,9 @@ class SWAAllocator(SlotAllocator, Protocol):
     The ids it lends are full locations; each has a window peer until the peer is freed. What
     continues on a page whose peer was freed has none. All paths skip locations without a peer, so
     location 0 of the window space is never freed.
+
+    Where every layer is windowed the two spaces may be one: a lent slot is its own peer, it is
+    free once its peer is, and a token that gets no peer gets location 0.
     """
 
     @property

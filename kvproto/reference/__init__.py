@@ -6,6 +6,8 @@ from .build import build_reference_leaf
 from .build_composite import build_reference_pool
 from .dsa import DSALeaf
 from .fp4 import FP4Leaf
+from .hisparse import DeviceLocations
+from .hisparse_allocator import DeviceSubsetAllocator
 from .hybrid import HybridLinearPool
 from .hybrid_parts import hybrid_pool
 from .mha import MHALeaf
@@ -14,6 +16,7 @@ from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
 from .paged_allocator import PageAllocator
+from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
 from .state import RecurrentStatePool
 from .state_slot_allocator import StateSlots
@@ -24,6 +27,8 @@ from .token_allocator import TokenAllocator
 
 __all__ = [
     "DSALeaf",
+    "DeviceLocations",
+    "DeviceSubsetAllocator",
     "FP4Leaf",
     "HybridLinearPool",
     "MHALeaf",
@@ -32,6 +37,7 @@ __all__ = [
     "MXFP8Leaf",
     "NVFP4Leaf",
     "PageAllocator",
+    "PureSWAAllocator",
     "RecurrentStatePool",
     "ReqToToken",
     "SWAPairAllocator",

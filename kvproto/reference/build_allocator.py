@@ -2,51 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import torch
 
 from kvproto.protocols import (
     AllocatorRequest,
+    Declined,
+    HiSparseAllocatorRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
+    SlotAllocator,
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
 
+from .hisparse_allocator import DeviceSubsetAllocator
 from .paged_allocator import PageAllocator
+from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
 from .state_slot_allocator import StateSlots
 from .swa_allocator import SWAPairAllocator
 from .token_allocator import TokenAllocator
 
-__all__ = ["AccountRequest", "build_reference_allocator"]
+__all__ = ["Account", "AccountRequest", "BuildAllocator", "build_reference_allocator"]
 
 AccountRequest: TypeAlias = (
-    AllocatorRequest | SWAAllocatorRequest | StateSlotsRequest | RequestPoolRequest
+    AllocatorRequest
+    | SWAAllocatorRequest
+    | PureSWAAllocatorRequest
+    | HiSparseAllocatorRequest
+    | StateSlotsRequest
+    | RequestPoolRequest
 )
 """Whatever keeps accounts of slots or rows, and holds no row itself."""
 
+Account: TypeAlias = (
+    TokenAllocator
+    | PageAllocator
+    | SWAPairAllocator
+    | PureSWAAllocator
+    | DeviceSubsetAllocator
+    | StateSlots
+    | ReqToToken
+)
+"""What the reference keeps them with."""
+
+BuildAllocator: TypeAlias = Callable[[AllocatorRequest], SlotAllocator | Declined]
+"""A platform's door: an allocator of one space, or why there is none."""
+
 
 def build_reference_allocator(
-    request: AccountRequest, /, kvcache: object = None
-) -> TokenAllocator | PageAllocator | SWAPairAllocator | StateSlots | ReqToToken:
+    request: AccountRequest,
+    /,
+    kvcache: object = None,
+    build_allocator: BuildAllocator | None = None,
+) -> Account | Declined:
     """What keeps the accounts that are asked for; `kvcache` is the pool they are of.
+
+    The two sides of a pair come from `build_allocator`, a platform's; from here without one. A
+    side that is declined declines the pair.
 
     :raises ValueError: for sizes no account can have.
     """
+    part = build_allocator or partial(_single, kvcache=kvcache)
     match request:
-        case AllocatorRequest(kind="token"):
-            return TokenAllocator(
-                request.size, torch.int64, request.device, kvcache, request.need_sort
-            )
         case AllocatorRequest():
-            return _paged(request.size, request, kvcache)
+            return _single(request, kvcache)
         case SWAAllocatorRequest():
-            return SWAPairAllocator(
-                full_attn_allocator=_side(request.size, request, kvcache),
-                swa_attn_allocator=_side(request.size_swa, request, kvcache),
-                kvcache=kvcache,
+            return _swa_pair(request, part, kvcache)
+        case PureSWAAllocatorRequest():
+            return PureSWAAllocator(
+                request.size_swa, 1, torch.int64, request.device, kvcache, request.need_sort
             )
+        case HiSparseAllocatorRequest():
+            return _device_subset(request, part, kvcache)
         case StateSlotsRequest():
             return StateSlots(request.size, request.device)
         case RequestPoolRequest():
@@ -59,17 +91,46 @@ def build_reference_allocator(
             )
 
 
+def _swa_pair(
+    request: SWAAllocatorRequest, part: BuildAllocator, kvcache: object
+) -> SWAPairAllocator | Declined:
+    full, window = (part(_side(request, size)) for size in (request.size, request.size_swa))
+    if isinstance(full, Declined):
+        return Declined(f"the full side of a window pair: {full.reason}")
+    if isinstance(window, Declined):
+        return Declined(f"the window side of a window pair: {window.reason}")
+    return SWAPairAllocator(full_attn_allocator=full, swa_attn_allocator=window, kvcache=kvcache)
+
+
+def _device_subset(
+    request: HiSparseAllocatorRequest, part: BuildAllocator, kvcache: object
+) -> DeviceSubsetAllocator | Declined:
+    logical = part(_side(request, request.size_logical, paged=True))
+    if isinstance(logical, Declined):
+        return Declined(f"the ids of hierarchical sparse attention: {logical.reason}")
+    device = part(_side(request, request.size, paged=True))
+    if isinstance(device, Declined):
+        return Declined(f"the device slots of hierarchical sparse attention: {device.reason}")
+    return DeviceSubsetAllocator(
+        logical_attn_allocator=logical, hisparse_attn_allocator=device, kvcache=kvcache
+    )
+
+
 def _side(
-    size: int, request: SWAAllocatorRequest, kvcache: object
-) -> TokenAllocator | PageAllocator:
-    if request.page_size == 1:
-        return TokenAllocator(size, torch.int64, request.device, kvcache, request.need_sort)
-    return _paged(size, request, kvcache)
+    request: SWAAllocatorRequest | HiSparseAllocatorRequest, size: int, *, paged: bool = False
+) -> AllocatorRequest:
+    return AllocatorRequest(
+        kind="paged" if paged or request.page_size > 1 else "token",
+        size=size,
+        page_size=request.page_size,
+        device=request.device,
+        need_sort=request.need_sort,
+    )
 
 
-def _paged(
-    size: int, request: AllocatorRequest | SWAAllocatorRequest, kvcache: object
-) -> PageAllocator:
+def _single(request: AllocatorRequest, kvcache: object) -> TokenAllocator | PageAllocator:
+    if request.kind == "token":
+        return TokenAllocator(request.size, torch.int64, request.device, kvcache, request.need_sort)
     return PageAllocator(
-        size, request.page_size, torch.int64, request.device, kvcache, request.need_sort
+        request.size, request.page_size, torch.int64, request.device, kvcache, request.need_sort
     )

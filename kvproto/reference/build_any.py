@@ -6,6 +6,8 @@ from typing import Any
 
 from kvproto.protocols import (
     AllocatorRequest,
+    HiSparseAllocatorRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
     StateSlotsRequest,
@@ -14,6 +16,7 @@ from kvproto.protocols import (
 
 from .build_allocator import build_reference_allocator
 from .build_composite import build_reference_pool
+from .hisparse import DeviceLocations
 from .state import RecurrentStatePool
 
 __all__ = ["build_reference"]
@@ -22,8 +25,14 @@ __all__ = ["build_reference"]
 def build_reference(request: Any, /) -> Any:
     """The reference object for any request of `kvproto.protocols`, or `Declined`."""
     match request:
+        case HiSparseAllocatorRequest():
+            return build_reference_allocator(request, DeviceLocations())
         case (
-            AllocatorRequest() | SWAAllocatorRequest() | StateSlotsRequest() | RequestPoolRequest()
+            AllocatorRequest()
+            | SWAAllocatorRequest()
+            | PureSWAAllocatorRequest()
+            | StateSlotsRequest()
+            | RequestPoolRequest()
         ):
             return build_reference_allocator(request)
         case StatePoolRequest():

@@ -6,11 +6,18 @@ from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
-from kvproto.protocols import PagedAllocator, SlotAllocator, SWAAllocator
+from kvproto.protocols import (
+    HiSparseAllocatorRequest,
+    PagedAllocator,
+    SlotAllocator,
+    SWAAllocator,
+    SWAAllocatorRequest,
+)
 
 from ..account_bench import AllocBench
 from ..law import law
 from ..pair_bench import PairBench
+from ..window_bench import PureBench
 from .alloc import ACCOUNTS
 from .swa_alloc import MAPPED
 
@@ -20,10 +27,17 @@ def _small(request: Any) -> bool:
     return bool(request.page_size <= 4) and find_spec("hypothesis") is not None
 
 
+def _small_and_alone(request: Any) -> bool:
+    """Pairs have models of their own."""
+    return _small(request) and not isinstance(
+        request, (SWAAllocatorRequest, HiSparseAllocatorRequest)
+    )
+
+
 @law(
     "alloc.model",
     SlotAllocator,
-    applies=_small,
+    applies=_small_and_alone,
     needs=ACCOUNTS,
     check="replay the calls of the finding; each is what the allocator was called with",
 )
@@ -31,8 +45,7 @@ def alloc_model(bench: AllocBench) -> None:
     """Whatever is called in whatever order, accounts are those of a plain-Python model."""
     from ..models import SlotsMachine, play
 
-    if not isinstance(bench, PairBench):
-        bench.note = _coverage(play(SlotsMachine, bench), SlotsMachine.RULES)
+    bench.note = _coverage(play(SlotsMachine, bench), SlotsMachine.RULES)
 
 
 @law(
@@ -48,6 +61,20 @@ def pair_model(bench: PairBench) -> None:
     from ..models import PairMachine, play
 
     bench.note = _coverage(play(PairMachine, bench), PairMachine.RULES)
+
+
+@law(
+    "pure-swa.model",
+    SWAAllocator,
+    applies=_small,
+    needs=("pure-swa.identity",),
+    check="replay the calls of the finding; each is what the allocator was called with",
+)
+def pure_model(bench: PureBench) -> None:
+    """Whatever is called in whatever order, the one space and its peers are those of a model."""
+    from ..models import PureMachine, play
+
+    bench.note = _coverage(play(PureMachine, bench), PureMachine.RULES)
 
 
 def _coverage(ran: Counter[str], rules: frozenset[str]) -> str:

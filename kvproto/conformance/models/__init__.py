@@ -5,6 +5,7 @@ from __future__ import annotations
 from .page_model import Differs, Request, Space
 from .pair_machine import PairMachine
 from .play import play
+from .pure_machine import PureMachine
 from .slots_machine import SlotsMachine
 
-__all__ = ["Differs", "PairMachine", "Request", "SlotsMachine", "Space", "play"]
+__all__ = ["Differs", "PairMachine", "PureMachine", "Request", "SlotsMachine", "Space", "play"]

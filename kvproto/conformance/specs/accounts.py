@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproto.protocols import (
     AllocatorKind,
     AllocatorRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
@@ -52,6 +53,8 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
     _pair("page4-sorted", 12, 7, 4, need_sort=True),
     _pair("page4-equal", 8, 8, 4),
     _pair("page64", 9, 7, 64),
+    Spec("pure-window", PureSWAAllocatorRequest(size_swa=9, device="cpu")),
+    Spec("pure-window-sorted", PureSWAAllocatorRequest(size_swa=9, device="cpu", need_sort=True)),
     Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
     Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
     Spec(

@@ -1,0 +1,69 @@
+"""Where the tokens of one space live in a smaller one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels.page_slots import pages_of
+
+__all__ = ["PeerMapping"]
+
+
+class PeerMapping:
+    """The table location -> peer, and the same table by the page.
+
+    A page has at most one page of peers, and a token the same place on both. 0 means no peer;
+    the entries of the reserved page stay 0. The last entry is -1, so that -1 translates to -1.
+    """
+
+    def __init__(self, size: int, page_size: int, device: torch.device) -> None:
+        self.page_size = page_size
+        self.table = torch.zeros(size + page_size + 1, dtype=torch.int64, device=device)
+        self.table[-1] = -1
+        self._by_page = self.table[:-1].view(-1, page_size)
+
+    def translate(self, loc: Tensor) -> Tensor:
+        """Peers, int64, same shape; negative locations give -1.
+
+        :raises IndexError: on the CPU, for locations past the end.
+        """
+        return self.table[loc.clamp(min=-1)]
+
+    def last_peers(self, last_loc: Tensor) -> Tensor:
+        """The peer of each location; for one without, its place on the reserved page.
+
+        What continues from there is on the reserved page too, where `pair` drops it.
+        """
+        peers = self.translate(last_loc)
+        return torch.where(peers == 0, last_loc % self.page_size, peers)
+
+    def pair(self, loc: Tensor, peers: Tensor) -> None:
+        """Give locations their peers; of those on the reserved page, none."""
+        peers = peers.to(torch.int64)
+        self.table.index_copy_(0, loc, peers * (peers >= self.page_size))
+
+    def unpair(self, loc: Tensor) -> None:
+        """Leave locations, `[n]` and in range, without peers."""
+        self.table.index_fill_(0, loc, 0)
+
+    def unpair_pages(self, pages: Tensor) -> Tensor:
+        """Leave every token of these pages without a peer: the peers' pages, as `peer_pages`."""
+        peers = self.peer_pages(pages)
+        self._by_page.index_fill_(0, self._inside(pages), 0)
+        return peers
+
+    def peer_pages(self, pages: Tensor) -> Tensor:
+        """The page of the peers of each page: 0 without any, or where it is out of range.
+
+        Fixed-shape. A page named twice is so in the result.
+        """
+        peers = self._by_page.index_select(0, self._inside(pages)).amax(1)
+        return pages_of(peers, self.page_size)
+
+    def _inside(self, pages: Tensor) -> Tensor:
+        return pages * ((pages >= 0) & (pages < self._by_page.shape[0]))
+
+    def clear(self) -> None:
+        """No location has a peer."""
+        self.table[:-1].zero_()
