@@ -7,6 +7,7 @@ from typing import Any
 from kvproto.protocols import (
     AllocatorRequest,
     DSALeafRequest,
+    HiSparseAllocatorRequest,
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -21,6 +22,7 @@ from kvproto.protocols import (
 from .account_bench import AllocBench
 from .bench import Bench
 from .composite_bench import HybridBench, SWABench
+from .hisparse_bench import HiSparseBench
 from .kv_bench import KVBench
 from .latent_bench import LatentBench
 from .pair_bench import PairBench
@@ -41,6 +43,7 @@ BENCHES: dict[type, type[Bench]] = {
     AllocatorRequest: AllocBench,
     SWAAllocatorRequest: PairBench,
     PureSWAAllocatorRequest: PureBench,
+    HiSparseAllocatorRequest: HiSparseBench,
     StateSlotsRequest: SlotsBench,
     RequestPoolRequest: RowsBench,
 }

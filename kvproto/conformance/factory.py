@@ -11,6 +11,8 @@ from kvproto._bad_input import BadInput
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
+    HiSparseAllocator,
+    HiSparseAllocatorRequest,
     KVPool,
     PureSWAAllocatorRequest,
     RequestPool,
@@ -36,6 +38,7 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     AllocatorRequest: ("an allocator", SlotAllocator),
     SWAAllocatorRequest: ("a window pair's allocator", SWAAllocator),
     PureSWAAllocatorRequest: ("an allocator of window slots", SWAAllocator),
+    HiSparseAllocatorRequest: ("an allocator of ids and device slots", HiSparseAllocator),
     StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
     RequestPoolRequest: ("a request pool", RequestPool),
     StatePoolRequest: ("a state pool", StatePool),

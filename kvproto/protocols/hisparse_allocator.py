@@ -39,19 +39,26 @@ class HiSparseAllocator(SlotAllocator, Protocol):
         last_loc: Tensor,
         extend_num_tokens: int,
     ) -> Tensor | None:
-        """As `PagedAllocator.alloc_extend`, without device slots: the mapping stays 0."""
+        """As `PagedAllocator.alloc_extend`, without device slots: the mapping is 0.
+
+        What continues there later is without one up to the end of the page.
+        """
         ...
 
     def alloc_device_buffer(self, allocated_indices: Tensor, need_size: int, /) -> Tensor | None:
         """`[need_size]` device slots for a request, taken from its own tokens first.
 
         `allocated_indices` are the request's compressed ids; they lose their device slots, which
-        become part of the buffer or are freed. `need_size` is a multiple of the device page.
+        become part of the buffer or are freed. `need_size` is a multiple of the device page, and
+        the buffer whole pages. None, with nothing changed, when too few slots are free.
         """
         ...
 
     def free_hisparse(self, free_indices: Tensor, /) -> None:
-        """Free the device slots of logical ids and clear their mapping; the ids stay owned."""
+        """Free the device slots of logical ids and clear their mapping; the ids stay owned.
+
+        A page is freed as a whole: its other ids lose their slots with it.
+        """
         ...
 
     def free_hisparse_indices(self, buffer_indices: Tensor, /) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -125,8 +125,10 @@ class DeviceSubsetAllocator(MappedPair):
 
 def _in_order(pages: Tensor) -> Tensor:
     """Each page once, where it stands first."""
-    distinct: Any = torch.unique(pages, return_inverse=True)  # pyright: ignore[reportUnknownMemberType]
-    found, inverse = cast("tuple[Tensor, Tensor]", distinct)
+    found, inverse = cast(
+        "tuple[Tensor, Tensor]",
+        torch.unique(pages, return_inverse=True),  # pyright: ignore[reportUnknownMemberType]
+    )
     places = torch.arange(pages.shape[0], device=pages.device)
     first = places.new_full((found.shape[0],), pages.shape[0])
     first.scatter_reduce_(0, inverse, places, "amin")

@@ -11,11 +11,24 @@ import torch
 
 from kvproto.conformance import LawBroken, check_pool
 from kvproto.conformance.account_bench import AllocBench
-from kvproto.conformance.models import PairMachine, SlotsMachine, play
+from kvproto.conformance.hisparse_bench import HiSparseBench
+from kvproto.conformance.models import (
+    DeviceMachine,
+    PairMachine,
+    PureMachine,
+    SlotsMachine,
+    play,
+)
 from kvproto.conformance.mutants.accounts import TakesAllForOwnedAfterClear
 from kvproto.conformance.pair_bench import PairBench
 from kvproto.conformance.specs.accounts import ACCOUNT_SPECS
-from kvproto.protocols import AllocatorRequest, SWAAllocatorRequest
+from kvproto.conformance.window_bench import PureBench
+from kvproto.protocols import (
+    AllocatorRequest,
+    HiSparseAllocatorRequest,
+    PureSWAAllocatorRequest,
+    SWAAllocatorRequest,
+)
 from kvproto.reference.build_any import build_reference
 
 
@@ -30,6 +43,8 @@ def bench_of(kind: type[AllocBench], request: Any, seed: int = 0) -> AllocBench:
     [
         (SlotsMachine, AllocBench, AllocatorRequest),
         (PairMachine, PairBench, SWAAllocatorRequest),
+        (PureMachine, PureBench, PureSWAAllocatorRequest),
+        (DeviceMachine, HiSparseBench, HiSparseAllocatorRequest),
     ],
 )
 def test_every_rule_runs_in_a_run_of_the_kit(

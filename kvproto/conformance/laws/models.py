@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kvproto.protocols import (
+    HiSparseAllocator,
     HiSparseAllocatorRequest,
     PagedAllocator,
     SlotAllocator,
@@ -15,10 +16,12 @@ from kvproto.protocols import (
 )
 
 from ..account_bench import AllocBench
+from ..hisparse_bench import HiSparseBench
 from ..law import law
 from ..pair_bench import PairBench
 from ..window_bench import PureBench
 from .alloc import ACCOUNTS
+from .hisparse_alloc import PLACED
 from .swa_alloc import MAPPED
 
 
@@ -75,6 +78,21 @@ def pure_model(bench: PureBench) -> None:
     from ..models import PureMachine, play
 
     bench.note = _coverage(play(PureMachine, bench), PureMachine.RULES)
+
+
+@law(
+    "hisparse-alloc.model",
+    HiSparseAllocator,
+    PagedAllocator,
+    applies=_small,
+    needs=PLACED,
+    check="replay the calls of the finding; each is what the allocator was called with",
+)
+def device_model(bench: HiSparseBench) -> None:
+    """Whatever is called in whatever order, ids, device slots and buffers are those of a model."""
+    from ..models import DeviceMachine, play
+
+    bench.note = _coverage(play(DeviceMachine, bench), DeviceMachine.RULES)
 
 
 def _coverage(ran: Counter[str], rules: frozenset[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from ..broken import LawBroken
 from ..law import law
 from ..window_bench import PureBench
 from .alloc import ACCOUNTS, INDEX_DTYPES
-from .sync_free import run_traced
+from .sync_free import run_traced, traced
 
 EVICTING = ("free_swa", "free_swa_segment")
 
@@ -58,7 +57,7 @@ def translate(bench: PureBench) -> None:
         given = slots([0, slot, -1, -7, slot, 0], dtype)
         for loc in (given, given.view(2, 3), given[1::3], given[:0], given.view(2, 3).t()):
             call = f"translate_loc_from_full_to_swa({loc} {dtype})"
-            got = _traced(call, partial(through, loc))
+            got = traced(call, partial(through, loc))
             bench.expect(f"{call}.shape", expected=loc.shape, got=got.shape)
             right = torch.where(loc < 0, got.clamp(-1, 0), loc)
             if not bool((got == right).all()):
@@ -125,13 +124,6 @@ def sync_free(bench: PureBench) -> None:
     run_traced("free_full_segment", lambda: bench.pool.free_full_segment(row, start_pos=0))
     run_traced("free_segment", lambda: bench.pool.free_segment(other, start_pos=0))
     bench.expect_only_owned("free_swa_segment, free_full_segment, free_segment")
-
-
-def _traced(call: str, action: Callable[[], Any]) -> Any:
-    """`run_traced`, with what came of it."""
-    results: list[Any] = []
-    run_traced(call, lambda: results.append(action()))
-    return results[0]
 
 
 def _through(bench: PureBench, door: str) -> Callable[[Tensor], object]:

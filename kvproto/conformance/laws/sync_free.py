@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.protocols import IndexerCapable, KVPool, MLALatent, Movable
@@ -109,6 +110,13 @@ def indexer(bench: LatentBench) -> None:
     layer_id, read = bench.index_layers[0], bench.pool.get_index_k_scale_buffer
     run_traced("set_index_k_scale_buffer(...)", lambda: bench.write_index(loc, *rows))
     run_traced("get_index_k_scale_buffer(...)", lambda: read(layer_id, lens, pages, 2, 1))
+
+
+def traced(call: str, action: Callable[[], Tensor]) -> Tensor:
+    """What came of it, run where an operation that depends on data raises."""
+    results: list[Tensor] = []
+    run_traced(call, lambda: results.append(action()))
+    return results[0]
 
 
 def run_traced(call: str, action: Callable[[], object]) -> None:

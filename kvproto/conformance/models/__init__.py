@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from .device_machine import DeviceMachine
 from .page_model import Differs, Request, Space
 from .pair_machine import PairMachine
 from .play import play
 from .pure_machine import PureMachine
 from .slots_machine import SlotsMachine
 
-__all__ = ["Differs", "PairMachine", "PureMachine", "Request", "SlotsMachine", "Space", "play"]
+__all__ = [
+    "DeviceMachine",
+    "Differs",
+    "PairMachine",
+    "PureMachine",
+    "Request",
+    "SlotsMachine",
+    "Space",
+    "play",
+]

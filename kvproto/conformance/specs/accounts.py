@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kvproto.protocols import (
     AllocatorKind,
     AllocatorRequest,
+    HiSparseAllocatorRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     StateSlotsRequest,
@@ -41,6 +44,13 @@ def _pair(
     return Spec(f"pair-{name}", request)
 
 
+def _device_subset(name: str, pages: int, page_size: int, **options: Any) -> Spec:
+    request = HiSparseAllocatorRequest(
+        size=pages * page_size, page_size=page_size, device="cpu", **options
+    )
+    return Spec(f"hisparse-{name}", request)
+
+
 ACCOUNT_SPECS: tuple[Spec, ...] = (
     _slots("token", 9, 1),
     _slots("token", 9, 1, need_sort=True),
@@ -55,6 +65,10 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
     _pair("page64", 9, 7, 64),
     Spec("pure-window", PureSWAAllocatorRequest(size_swa=9, device="cpu")),
     Spec("pure-window-sorted", PureSWAAllocatorRequest(size_swa=9, device="cpu", need_sort=True)),
+    _device_subset("page1", 7, 1),
+    _device_subset("page4", 7, 4),
+    _device_subset("page4-sorted-ratio3", 6, 4, need_sort=True, host_to_device_ratio=3),
+    _device_subset("page64", 6, 64),
     Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
     Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
     Spec(
