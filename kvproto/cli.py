@@ -85,6 +85,12 @@ def _add_check(commands: Commands) -> None:
     check.add_argument("--laws", metavar="VERSION", help="newer laws are advisory")
     check.add_argument("--seed", type=int, default=0, help="of the laws' random choices")
     check.add_argument(
+        "--isolate",
+        choices=("hazardous", "every"),
+        default="hazardous",
+        help="which laws run in a child process of their own",
+    )
+    check.add_argument(
         "--mutants", action="store_true", help="prove the laws on the kit's faulty pools instead"
     )
     check.add_argument("--json", metavar="FILE", help="write the report as JSON")

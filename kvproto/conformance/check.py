@@ -16,11 +16,12 @@ from .capabilities import capability_named, verdicts
 from .declarations import declaration_results
 from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
+from .isolated import Isolation
 from .law import LAWS, Law, laws_named
 from .over_leaves import binds_over_leaves, leaf_name, over_leaves
 from .report import LawResult, Report, Subject
 from .row_access import RowAccess
-from .runner import Built, Progress, run_laws
+from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
 __all__ = ["LAWS_VERSION", "check_pool"]
@@ -41,6 +42,7 @@ def check_pool(
     laws_version: str = LAWS_VERSION,
     row_access: RowAccess | None = None,
     seed: int = 0,
+    isolate: Isolation = "hazardous",
     target: str = "",
     progress: Progress = lambda _done, _total, _name: None,
 ) -> Report:
@@ -52,7 +54,8 @@ def check_pool(
     both ways. `expected` maps a law's id to the reason why it is known to fail, or to a mapping
     of `reason` and `until`. Laws newer than `laws_version` are advisory. `row_access` reads and
     writes what pools store that do not declare their regions. `seed` is that of the laws' random
-    choices.
+    choices. Where kernels write outside their buffers, `isolate="every"` runs each law in a child
+    of its own, not only those that provoke it.
 
     :raises BadInput: for a name that does not exist, an expectation that cannot be met, and
         when nothing can be had from the factory, or nothing on the CPU.
@@ -65,7 +68,7 @@ def check_pool(
     built, declined = _ask(factory, asked, any(map(binds_over_leaves, chosen)))
     built = [replace(each, row_access=row_access) for each in built]
     subjects = _subjects(built)
-    results = run_laws(built, chosen, seed, progress)
+    results = run_laws(built, chosen, How(seed, isolate), progress)
     results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
     results = apply_expectations([_aged(r, pinned) for r in results], known)
     return Report(

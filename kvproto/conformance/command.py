@@ -46,6 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
         "laws_version": arguments.laws or LAWS_VERSION,
         "seed": arguments.seed,
         "row_access": load_row_access(arguments.row_access),
+        "isolate": arguments.isolate,
     }
     console = Console()
     status = 0

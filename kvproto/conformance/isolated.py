@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import pickle
 import select
@@ -10,23 +11,28 @@ import signal
 import time
 import warnings
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 import torch
 
 from .broken import LawBroken
 
-__all__ = ["run_in_child"]
+__all__ = ["Isolation", "run_in_child"]
 
 T = TypeVar("T")
+
+Isolation = Literal["hazardous", "every"]
+"""Which laws run in a child: those that provoke wrong kernels, or all, so that this process runs
+none and no law meets the memory that another one left behind."""
 
 _CALLS = "the calls of this law, in a process of their own"
 
 
-def run_in_child(action: Callable[[], T], seconds: float = 60.0) -> T:
+def run_in_child(action: Callable[[], T], seconds: float = 600.0, cpu_seconds: int = 120) -> T:
     """The action's result, computed in a fork of this process; it must be picklable.
 
-    The action itself may not raise. Where there is no fork it runs here.
+    The action itself may not raise. Where there is no fork it runs here. What it takes is counted
+    in processor time too, so that the answer is the same on a busy machine.
 
     :raises LawBroken: when the child dies, or has not finished in time.
     """
@@ -35,6 +41,7 @@ def run_in_child(action: Callable[[], T], seconds: float = 60.0) -> T:
     reader, writer = os.pipe()
     child = _fork()
     if child == 0:
+        _limit(cpu_seconds)
         _answer(action, writer)
     os.close(writer)
     data = _read(reader, time.monotonic() + seconds)
@@ -45,11 +52,24 @@ def run_in_child(action: Callable[[], T], seconds: float = 60.0) -> T:
     if data is None:
         raise LawBroken(_CALLS, expected=f"an end within {seconds:g} s", got="none")
     if status != 0:
-        code = os.waitstatus_to_exitcode(status)
-        got = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        raise LawBroken(_CALLS, expected="the process alive", got=f"killed by {got}")
+        raise _death(os.waitstatus_to_exitcode(status), cpu_seconds)
     result: T = pickle.loads(data)
     return result
+
+
+def _death(code: int, cpu_seconds: int) -> LawBroken:
+    if code == -signal.SIGXCPU:
+        limit = f"an end within {cpu_seconds} s of processor time"
+        return LawBroken(_CALLS, expected=limit, got="none")
+    got = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    return LawBroken(_CALLS, expected="the process alive", got=got)
+
+
+def _limit(cpu_seconds: int) -> None:
+    import resource  # there is none where there is no fork
+
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _fork() -> int:
@@ -61,6 +81,7 @@ def _fork() -> int:
 
 def _answer(action: Callable[[], object], writer: int) -> NoReturn:
     faulthandler.disable()  # the parent tells of a crash, in one line
+    gc.freeze()  # a collection would touch, and so copy, all that the parent has
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, waiting for them hangs
     with open(writer, "wb") as pipe:
         pickle.dump(action(), pipe)

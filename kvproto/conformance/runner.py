@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,7 +16,8 @@ from .bench import Bench
 from .benches import bench_for
 from .broken import LawBroken
 from .factory import Factory, build
-from .isolated import run_in_child
+from .guarded_memory import GuardedMemory
+from .isolated import Isolation, run_in_child
 from .law import Law
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
@@ -24,7 +25,7 @@ from .report import Finding, LawResult, LawStatus
 from .row_access import RowAccess
 from .specs import Spec
 
-__all__ = ["Built", "Progress", "run_laws"]
+__all__ = ["Built", "How", "Progress", "run_laws"]
 
 _Verdict: TypeAlias = tuple[LawStatus, Finding | None, str]
 
@@ -53,34 +54,42 @@ class Built:
         return f"{own.split('[', 1)[0]} over {self.over}" if self.over else own
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """`seed` is that of the laws' random choices, `isolate` says which run in a child."""
+
+    seed: int
+    isolate: Isolation
+
+
 def run_laws(
-    built: Sequence[Built], laws: Sequence[Law], seed: int, progress: Progress
+    built: Sequence[Built], laws: Sequence[Law], how: How, progress: Progress
 ) -> list[LawResult]:
     """Every law on every subject it binds, each on a fresh one."""
     results: list[LawResult] = []
     with one_thread():
         for done, each in enumerate(built):
             progress(done, len(built), each.spec.name)
-            results += _run_spec(each, laws, seed, broken_by_leaves(results) if each.over else {})
+            results += _run_spec(each, laws, how, broken_by_leaves(results) if each.over else {})
     progress(len(built), len(built), "")
     return results
 
 
 def _run_spec(
-    built: Built, laws: Iterable[Law], seed: int, by_leaves: Mapping[str, str]
+    built: Built, laws: Iterable[Law], how: How, by_leaves: Mapping[str, str]
 ) -> list[LawResult]:
     results: list[LawResult] = []
     failed: set[str] = set()
     for law in laws:
         if not _binds(law, built):
             continue
-        place = (law, built.name, built.spec.name, seed)
+        place = (law, built.name, built.spec.name, how.seed)
         blocker = next((need for need in law.needs if need in failed), "")
         blocker = blocker or next((by_leaves[f] for f in relies_on(law) if f in by_leaves), "")
         if blocker:
             results.append(LawResult(*place, "blocked", note=f"blocked by {blocker}"))
             continue
-        status, finding, note = _judged(built, law, seed)
+        status, finding, note = _judged(built, law, how)
         if status == "failed":
             failed.add(law.id)
         results.append(LawResult(*place, status, finding, note))
@@ -100,14 +109,23 @@ def _binds(law: Law, built: Built) -> bool:
     )
 
 
-def _judged(built: Built, law: Law, seed: int) -> _Verdict:
-    judge = partial(_judge, built, law, seed)
-    if not law.hazardous:
-        return judge()
+def _judged(built: Built, law: Law, how: How) -> _Verdict:
+    if how.isolate == "hazardous" and not law.hazardous:
+        return _judge(built, law, how.seed)
     try:
-        return run_in_child(judge)
+        return run_in_child(partial(_judge_guarded, built, law, how.seed))
     except LawBroken as broken:
         return "failed", Finding(broken.call, broken.expected, broken.got), ""
+
+
+def _judge_guarded(built: Built, law: Law, seed: int) -> _Verdict:
+    memory = GuardedMemory()
+    guarded = replace(built, factory=memory.guarding(built.factory))
+    status, finding, note = _judge(guarded, law, seed)
+    damage = memory.damage()
+    if finding is None and damage:
+        return "failed", Finding(law.claim, "writes inside the pool's buffers", damage), ""
+    return status, finding, note
 
 
 def _judge(built: Built, law: Law, seed: int) -> _Verdict:

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["RecordedAllocations", "recorded_allocations"]
+__all__ = ["RecordedAllocations", "recorded_allocations", "recording"]
 
 _PACKAGE = "torch_memory_saver"
 
@@ -63,6 +63,13 @@ def recorded_allocations() -> Generator[RecordedAllocations]:
         del sys.modules[_PACKAGE]
         if before is not None:
             sys.modules[_PACKAGE] = before
+
+
+def recording() -> bool:
+    """Is this inside `recorded_allocations`?"""
+    stand_in = sys.modules.get(_PACKAGE)
+    found = None if stand_in is None else vars(stand_in).get("torch_memory_saver")
+    return isinstance(found, RecordedAllocations)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

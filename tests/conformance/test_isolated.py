@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
-from kvproto.conformance import LawBroken, check_pool
+from kvproto.conformance import Factory, LawBroken, check_pool
+from kvproto.conformance.guarded_memory import GuardedMemory
 from kvproto.conformance.isolated import run_in_child
 from kvproto.protocols import Declined, LeafRequest, MHALeafRequest
 from kvproto.reference import MHALeaf
@@ -24,15 +26,88 @@ class WritesOutside(MHALeaf):
         super().set_kv_buffer(layer, loc_info, *rows, **named)
 
 
-def build(request: LeafRequest) -> Any:
-    if isinstance(request, MHALeafRequest):
-        return WritesOutside(**request.keywords())
-    return Declined("K and V rows only")
+class WritesBeside(MHALeaf):
+    """Stores rows well, and then some bytes at a distance from the first buffer's start."""
+
+    distance = 0
+    written: ClassVar[list[int]] = []
+
+    def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
+        super().set_kv_buffer(layer, loc_info, *rows, **named)
+        self.written.append(layer.layer_id)
+        ctypes.memset(self.k_buffer[0].data_ptr() + self.distance, 0, 4)
+
+
+class WritesBelow(WritesBeside):
+    distance = -4
+
+
+class WritesAbove(WritesBeside):
+    distance = 4096
+
+
+class WritesInside(WritesBeside):
+    """The first element of the reserved page: zero anyway."""
+
+
+def factory_of(pool: type[MHALeaf]) -> Factory:
+    def build(request: LeafRequest) -> Any:
+        if isinstance(request, MHALeafRequest):
+            return pool(**request.keywords())
+        return Declined("K and V rows only")
+
+    return build
+
+
+def found(pool: type[MHALeaf], law: str, **how: Any) -> str:
+    """What the kit finds in one geometry; empty where the law is kept."""
+    report = check_pool(factory_of(pool), laws=[law], specs=["mha-bf16-page1"], **how)
+    return report.results[0].detail
 
 
 def test_a_crash_is_a_finding() -> None:
-    report = check_pool(build, laws=["leaf.negative-loc"], specs=["mha-bf16-page1"])
-    assert "killed by SIGSEGV" in report.failures[0].detail
+    assert "killed by SIGSEGV" in found(WritesOutside, "leaf.negative-loc")
+
+
+def test_a_write_beside_a_buffer_is_a_finding() -> None:
+    law, every = "leaf.write-read", {"isolate": "every"}
+    assert "got 4 bytes overwritten right before a buffer" in found(WritesBelow, law, **every)
+    assert "killed by SIGSEGV" in found(WritesAbove, law, **every)
+    assert found(WritesInside, law, **every) == ""
+
+
+def test_every_law_in_its_own_process_leaves_nothing_here() -> None:
+    WritesInside.written.clear()
+    assert found(WritesInside, "leaf.write-read", isolate="every") == ""
+    assert WritesInside.written == []
+    assert found(WritesInside, "leaf.write-read") == ""
+    assert WritesInside.written != []
+
+
+def test_guarded_buffers_are_what_the_pool_asked_for() -> None:
+    memory = GuardedMemory()
+
+    def build(_request: object) -> list[torch.Tensor]:
+        return [
+            torch.zeros(3, 5, dtype=torch.bfloat16),
+            torch.empty((2, 4097), dtype=torch.uint8, device="cpu"),
+            torch.zeros(0, 4),
+            torch.zeros_like(torch.ones(7, 2, dtype=torch.float64)),
+            torch.zeros(2, device="meta"),
+        ]
+
+    guarded, plain = memory.guarding(build)(None), build(None)
+    assert [t.shape for t in guarded] == [t.shape for t in plain]
+    assert [(t.dtype, t.device, t.stride()) for t in guarded] == [
+        (t.dtype, t.device, t.stride()) for t in plain
+    ]
+    assert all(t.data_ptr() % 64 == 0 for t in guarded)
+    assert [t.untyped_storage().nbytes() for t in guarded[:4]] == [30, 8194, 0, 112]
+    assert memory.damage() == ""
+    guarded[1][1, 4096] = 7
+    assert memory.damage() == ""
+    ctypes.memset(guarded[0].data_ptr() + 30, 0, 2)
+    assert memory.damage() == "2 bytes overwritten right after a buffer"
 
 
 def test_the_result_comes_back() -> None:
@@ -43,3 +118,13 @@ def test_the_result_comes_back() -> None:
 def test_a_child_that_hangs_is_ended() -> None:
     with pytest.raises(LawBroken, match=r"expected an end within 0\.2 s, got none"):
         run_in_child(lambda: time.sleep(60), seconds=0.2)
+
+
+def test_a_child_that_never_ends_is_ended_on_a_busy_machine_too() -> None:
+    with pytest.raises(LawBroken, match=r"expected an end within 1 s of processor time, got none"):
+        run_in_child(_spin, cpu_seconds=1)
+
+
+def _spin() -> None:
+    while True:
+        pass
