@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_repro(commands)
     _add_laws(commands)
+    _add_plan(commands)
     _add_typecheck(commands)
     return parser
 
@@ -125,6 +126,21 @@ def _add_laws(commands: Commands) -> None:
     laws.set_defaults(run=_laws)
 
 
+def _add_plan(commands: Commands) -> None:
+    from .configurator.arguments import add_plan_arguments
+
+    plan = commands.add_parser(
+        "plan",
+        help="work out a model's caches: pools, tokens, requests, where the memory goes",
+        description="Read a model's config.json and say what its caches would be on one device. "
+        "Nothing is built; no accelerator is needed.",
+        epilog="example: kvproto plan config.json --memory 80GiB --weights 16GiB --tp 8 "
+        "--page-size 64 --compare kv-dtype=fp8_e4m3",
+    )
+    add_plan_arguments(plan)
+    plan.set_defaults(run=_plan)
+
+
 def _add_typecheck(commands: Commands) -> None:
     typecheck = commands.add_parser(
         "typecheck",
@@ -160,6 +176,12 @@ def _laws(_arguments: argparse.Namespace) -> int:
     from .conformance.command import list_laws
 
     return list_laws()
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from .configurator.command import run
+
+    return run(arguments)
 
 
 def _typecheck(arguments: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from .options import ServingOptions, SpeculativeOptions, StateOptions
 from .parallel import ParallelLayout
 from .plan import plan
 from .plan_error import PlanError
+from .plan_json import plan_from_json, plan_to_json
 from .pool_plan import PoolPlan
 from .shape import ModelShape
 
@@ -43,4 +44,6 @@ __all__ = [
     "example_config",
     "example_names",
     "plan",
+    "plan_from_json",
+    "plan_to_json",
 ]

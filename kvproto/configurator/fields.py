@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard
 
-__all__ = ["Fields", "ShapeError"]
+__all__ = ["Fields", "ShapeError", "is_object"]
 
 
 class ShapeError(ValueError):
@@ -91,9 +91,7 @@ class Fields:
     def inner(self, name: str) -> Fields | None:
         """A nested group of fields, such as `linear_attn_config`."""
         value: Any = self._own.get(name)
-        if not isinstance(value, Mapping):
-            return None
-        return Fields(cast("Mapping[str, Any]", value))
+        return Fields(value) if is_object(value) else None
 
     def wrong(self, name: str, value: object, why: str) -> ShapeError:
         """The error for a field whose value cannot be."""
@@ -101,6 +99,11 @@ class Fields:
 
     def _who(self) -> str:
         return f"config of model_type '{self.model_type}'"
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it is a JSON object."""
+    return isinstance(value, dict)
 
 
 def _is_list(value: object) -> bool:

@@ -1,0 +1,94 @@
+"""The options of `kvproto plan`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, get_args
+
+from .elements import KVCacheDtype
+from .options import Role
+
+__all__ = ["add_plan_arguments"]
+
+_FLOATS = ("float32", "bfloat16", "float16")
+
+_COUNTS: tuple[tuple[str, int | None, str], ...] = (
+    ("--tp", 1, "tensor-parallel ranks"),
+    ("--pp", 1, "pipeline stages"),
+    ("--pp-rank", 0, "the stage to plan, from 0"),
+    ("--dp-attention", 1, "attention groups among the tensor-parallel ranks"),
+    ("--dcp", 1, "ranks that split a request's tokens"),
+    ("--page-size", 1, "tokens of a page"),
+    ("--context-len", None, "the longest context, where the config states none or too much"),
+    ("--max-running", None, "requests at once"),
+    ("--max-tokens", None, "an upper bound of tokens"),
+    ("--state-slots", None, "recurrent states kept"),
+    ("--draft-tokens", None, "tokens predicted ahead in a step"),
+    ("--draft-layers", None, "layers of the draft, where the config states none"),
+)
+_SHARES: tuple[tuple[str, float, str], ...] = (
+    ("--static-fraction", 0.9, "share of --memory for weights and caches"),
+    ("--window-ratio", 0.8, "window tokens to one full token"),
+    ("--state-ratio", 0.9, "bytes of state to one byte of rows"),
+)
+_CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
+    ("--model-dtype", "bfloat16", _FLOATS, "the model's own type"),
+    ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
+    ("--role", "unified", get_args(Role), "what the instance does"),
+)
+
+
+def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them; `readers` holds how each is read, for `--compare`."""
+    parser.add_argument(
+        "config", metavar="CONFIG", help="a model's config.json, or an example's name"
+    )
+    memory = {"--memory": "80GiB", "--weights": "0"}
+    parser.add_argument("--memory", default=memory["--memory"], help="of one device (80GiB)")
+    parser.add_argument(
+        "--weights", default=memory["--weights"], help="bytes of them on one device"
+    )
+    readers: dict[str, Callable[[str], Any]] = {"memory": str, "weights": str}
+    for name, count, text in _COUNTS:
+        parser.add_argument(name, type=int, default=count, metavar="N", help=_with(text, count))
+        readers[_key(name)] = int
+    for name, share, text in _SHARES:
+        parser.add_argument(name, type=float, default=share, metavar="X", help=_with(text, share))
+        readers[_key(name)] = float
+    for name, choice, choices, text in _CHOICES:
+        shown = f"{text} ({', '.join(choices)})"
+        parser.add_argument(
+            name, default=choice, choices=choices, metavar="TYPE", help=shown.replace("%", "%%")
+        )
+        readers[_key(name)] = _one_of(choices)
+    parser.add_argument("--no-prefix-cache", action="store_true", help="keep no finished prefixes")
+    parser.add_argument(
+        "--no-window-pools", action="store_true", help="windowed layers keep the whole context"
+    )
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+    parser.add_argument(
+        "--compare",
+        action="append",
+        metavar="OPTION=VALUE,...",
+        help="a column beside the others with these changed; may be repeated",
+    )
+    parser.set_defaults(readers=readers)
+
+
+def _key(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_")
+
+
+def _with(text: str, default: object) -> str:
+    return text if default is None else f"{text} ({default})"
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return read

@@ -1,0 +1,133 @@
+"""`kvproto plan`: what a model's caches would be on a device, worked out on any laptop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from kvproto._bad_input import BadInput
+
+from .budget import MemoryBudget
+from .examples import example_config, example_names
+from .fields import ShapeError, is_object
+from .options import ServingOptions, SpeculativeOptions, StateOptions
+from .parallel import ParallelLayout
+from .plan import plan
+from .plan_error import PlanError
+from .plan_json import plan_to_json
+from .pool_plan import PoolPlan
+from .shape import ModelShape
+from .sizes_text import read_bytes
+
+__all__ = ["run"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the plan, or several side by side; exit status 0.
+
+    :raises BadInput: for a config that cannot be read, and for a plan that cannot be made.
+    """
+    try:
+        shape = ModelShape.from_hf_config(_config(arguments.config))
+        plans = [("as given", _plan(shape, arguments))]
+        for change in arguments.compare or ():
+            plans.append((change, _plan(shape, _changed(arguments, change))))
+    except (ShapeError, PlanError) as error:
+        raise BadInput(str(error)) from error
+    if arguments.json:
+        for _, made in plans:
+            print(plan_to_json(made))
+        return 0
+    _print(plans)
+    return 0
+
+
+def _print(plans: list[tuple[str, PoolPlan]]) -> None:
+    from rich.console import Console
+
+    from .render import print_comparison, print_plan
+
+    console = Console(highlight=False)
+    if len(plans) == 1:
+        print_plan(plans[0][1], console)
+    else:
+        print_comparison(plans, console)
+
+
+def _config(where: str) -> dict[str, Any]:
+    path = Path(where)
+    if not path.is_file():
+        if where in example_names():
+            return example_config(where)
+        names = ", ".join(example_names())
+        raise BadInput(f"no file '{where}', and no example of that name; there are {names}")
+    try:
+        found: Any = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadInput(f"{where} cannot be read as JSON: {error}") from error
+    if not is_object(found):
+        raise BadInput(f"{where} holds no JSON object; give a model's config.json")
+    return found
+
+
+def _changed(arguments: argparse.Namespace, change: str) -> argparse.Namespace:
+    """The arguments with some replaced: `kv-dtype=fp8_e4m3,tp=8`."""
+    changed = argparse.Namespace(**vars(arguments))
+    for part in change.split(","):
+        name, _, value = part.partition("=")
+        key = name.strip().lstrip("-").replace("-", "_")
+        if key not in arguments.readers:
+            raise BadInput(
+                f"--compare {change}: no option '{name}'; there are "
+                f"{', '.join(sorted(n.replace('_', '-') for n in arguments.readers))}"
+            )
+        try:
+            setattr(changed, key, arguments.readers[key](value))
+        except ValueError as error:
+            raise BadInput(f"--compare {change}: '{value}' is no value of '{name}'") from error
+    return changed
+
+
+def _plan(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
+    memory = read_bytes(arguments.memory, "--memory")
+    weights = read_bytes(arguments.weights, "--weights")
+    budget = MemoryBudget(
+        free_bytes=max(memory - weights, 0),
+        total_bytes=memory,
+        static_fraction=arguments.static_fraction,
+    )
+    ranks = ParallelLayout(
+        tp_size=arguments.tp,
+        pp_size=arguments.pp,
+        dp_attention_size=arguments.dp_attention,
+        dcp_size=arguments.dcp,
+    )
+    return plan(shape, _options(arguments), ranks, budget, pp_rank=arguments.pp_rank)
+
+
+def _options(arguments: argparse.Namespace) -> ServingOptions:
+    speculative = None
+    if arguments.draft_tokens is not None:
+        speculative = SpeculativeOptions(
+            kind="eagle", draft_tokens=arguments.draft_tokens, draft_layers=arguments.draft_layers
+        )
+    return ServingOptions(
+        page_size=arguments.page_size,
+        kv_cache_dtype=arguments.kv_dtype,
+        model_dtype=arguments.model_dtype,
+        role=arguments.role,
+        prefix_cache=not arguments.no_prefix_cache,
+        window_pools=not arguments.no_window_pools,
+        swa_full_tokens_ratio=arguments.window_ratio,
+        max_total_tokens=arguments.max_tokens,
+        max_running_requests=arguments.max_running,
+        context_len=arguments.context_len,
+        state=StateOptions(
+            full_memory_ratio=arguments.state_ratio,
+            slots=arguments.state_slots,
+            ssm_dtype=arguments.state_dtype,
+        ),
+        speculative=speculative,
+    )

@@ -1,0 +1,164 @@
+"""A plan for a person at a terminal (needs `rich`, the `check` extra)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from kvproto.protocols import (
+    DSALeafRequest,
+    HybridPoolRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    StatePoolRequest,
+    SWAPoolRequest,
+    bytes_per_state_slot,
+    bytes_per_token,
+)
+
+from .concurrency import Limit
+from .ledger import Part
+from .pool_plan import PoolPlan
+from .sizes_text import shown_bytes
+
+__all__ = ["print_comparison", "print_plan"]
+
+_BAR = 48
+_NAMES: dict[Part, str] = {
+    "full": "full rows",
+    "window": "window rows",
+    "draft": "draft rows",
+    "state": "recurrent state",
+    "draft_scratch": "draft scratch",
+    "unused": "unused",
+}
+_STYLES: dict[Part, str] = {
+    "full": "blue",
+    "window": "cyan",
+    "draft": "magenta",
+    "state": "green",
+    "draft_scratch": "yellow",
+    "unused": "dim",
+}
+_KNOBS: dict[Limit, str] = {
+    "max_running_requests": "raise --max-running",
+    "tokens": "store rows in a smaller type (--kv-dtype), or give more --memory",
+    "state_slots": "raise --state-ratio or --state-slots, or give --state-dtype bfloat16",
+    "default": "state a number with --max-running",
+}
+
+
+def print_plan(plan: PoolPlan, console: Console) -> None:
+    """The pools, what they cost, where the memory goes, and what limits concurrency."""
+    console.print(_pools(plan))
+    console.print()
+    console.print(_numbers([("", plan)]))
+    console.print()
+    console.print(_bar(plan))
+    console.print(_shares(plan))
+    console.print()
+    console.print(_limit(plan))
+
+
+def print_comparison(plans: Sequence[tuple[str, PoolPlan]], console: Console) -> None:
+    """Several plans side by side, a column for each."""
+    console.print(_numbers(plans))
+    for name, plan in plans:
+        console.print()
+        console.print(Text(name, style="bold"))
+        console.print(_bar(plan))
+        console.print(_limit(plan))
+
+
+def _pools(plan: PoolPlan) -> Tree:
+    first, end = plan.layers
+    tree = Tree(Text(f"{plan.model_type}, layers {first} to {end - 1}", style="bold"))
+    match plan.pool:
+        case None:
+            tree.add("no layer keeps anything")
+        case SWAPoolRequest(full=full, window=window):
+            pair = tree.add("window pair")
+            pair.add(f"full: {_leaf(full)}")
+            pair.add(f"window: {_leaf(window)}")
+        case HybridPoolRequest(full=full, state=state):
+            hybrid = tree.add("hybrid")
+            hybrid.add(f"full: {_leaf(full)}")
+            hybrid.add(f"state: {_state(state)}")
+        case leaf:
+            tree.add(_leaf(leaf))
+    if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
+        tree.add(f"state: {_state(plan.state)}")
+    if plan.draft is not None:
+        tree.add(f"draft: {_leaf(plan.draft)}")
+    return tree
+
+
+def _leaf(leaf: LeafRequest) -> str:
+    match leaf:
+        case MHALeafRequest():
+            rows = f"{leaf.head_num} heads of {leaf.head_dim}"
+            if leaf.value_head_dim != leaf.head_dim:
+                rows += f" and {leaf.value_head_dim}"
+        case MLALeafRequest():
+            rows = f"latent rows of {leaf.kv_lora_rank} + {leaf.qk_rope_head_dim}"
+        case DSALeafRequest():
+            rows = f"latent rows of {leaf.kv_cache_dim}, index keys of {leaf.index_head_dim}"
+    stored = str(leaf.dtype).removeprefix("torch.")
+    scheme = "" if leaf.quant_scheme == "none" else f" ({leaf.quant_scheme})"
+    cost = shown_bytes(bytes_per_token(leaf))
+    return f"{leaf.layer_num} layers, {rows}, {stored}{scheme}: {cost} a token"
+
+
+def _state(state: StatePoolRequest) -> str:
+    cost = shown_bytes(bytes_per_state_slot(state))
+    return f"{len(state.mamba_layer_ids)} layers, {state.size} slots of {cost}"
+
+
+def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
+    table = Table(
+        "", *(name for name, _ in plans), box=None, pad_edge=False, show_header=len(plans) > 1
+    )
+    rows = {
+        "bytes a token": [shown_bytes(plan.bytes_per_token) for _, plan in plans],
+        "tokens": [f"{plan.tokens.full:,}" for _, plan in plans],
+        "window tokens": [f"{plan.tokens.window:,}" for _, plan in plans],
+        "pages": [f"{plan.allocator.size // plan.allocator.page_size:,}" for _, plan in plans],
+        "state slots": [f"{plan.state.size:,}" if plan.state else "0" for _, plan in plans],
+        "requests at once": [f"{p.concurrency.max_running_requests:,}" for _, p in plans],
+        "limited by": [p.concurrency.limit.replace("_", " ") for _, p in plans],
+    }
+    for name, cells in rows.items():
+        if any(cell != "0" for cell in cells):
+            table.add_row(Text(name, style="dim"), *cells)
+    return table
+
+
+def _bar(plan: PoolPlan) -> Text:
+    bar, drawn, seen = Text("  "), 0, 0
+    for share in plan.shares:
+        seen += share.bytes
+        upto = round(_BAR * seen / plan.cache_bytes)
+        mark = "░" if share.part == "unused" else "█"
+        bar.append(mark * (upto - drawn), style=_STYLES[share.part])
+        drawn = upto
+    return bar.append(f"  {shown_bytes(plan.cache_bytes)} for caches")
+
+
+def _shares(plan: PoolPlan) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for share in plan.shares:
+        part = f"{share.bytes / plan.cache_bytes:.1%}"
+        mark = Text("■", style=_STYLES[share.part])
+        table.add_row(Text("  ") + mark, _NAMES[share.part], shown_bytes(share.bytes), part)
+    return table
+
+
+def _limit(plan: PoolPlan) -> Text:
+    running = plan.concurrency
+    line = f"{running.max_running_requests:,} requests at once, limited by "
+    return Text(line + f"{running.limit.replace('_', ' ')}: {_KNOBS[running.limit]}")

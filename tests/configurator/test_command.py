@@ -1,0 +1,92 @@
+"""`kvproto plan`, as somebody types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvproto import cli
+from kvproto.configurator import example_config, example_names, plan_from_json
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = cli.main(["plan", *arguments])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.mark.parametrize("name", [n for n in example_names() if n != "deepseek_v4"])
+def test_every_example_is_planned(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    status, out, _ = run(capsys, name, "--page-size", "64", "--context-len", "4096")
+    assert status == 0
+    assert "72.00 GiB for caches" in out
+    assert "requests at once, limited by" in out
+
+
+def test_a_file_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(example_config("llama")))
+    status, out, _ = run(capsys, str(config), "--tp", "8", "--kv-dtype", "fp8_e4m3")
+    assert status == 0
+    # 32 layers, 4 heads of a rank, 128 + 128 bytes.
+    assert "32 layers, 4 heads of 128, float8_e4m3fn (fp8_scaled): 32.00 KiB a token" in out
+
+
+def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(
+        capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"
+    )
+    assert status == 0
+    assert plan_from_json(out).cache_bytes == 40 << 30
+
+
+def test_options_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "llama", "--compare", "kv-dtype=fp8_e4m3", "--compare", "tp=2")
+    assert status == 0
+    assert "512.00 KiB" in out
+    assert out.count("256.00 KiB") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-file.json"], "no file 'no-such-file.json', and no example of that name"),
+        (["llama", "--memory", "lots"], "--memory='lots': is no amount of memory; write"),
+        (["llama", "--memory", "1MiB"], "not one page of 1 tokens fits"),
+        (["llama", "--weights", "79GiB"], "nothing is left for caches; give more than 0.988"),
+        (["llama", "--tp", "0"], "tp_size=0: ranks are counted from 1"),
+        (["llama", "--compare", "speed=9"], "no option 'speed'; there are"),
+        (["llama", "--compare", "tp=many"], "'many' is no value of 'tp'"),
+        (["llama", "--window-ratio", "nan"], "swa_full_tokens_ratio=nan"),
+        (["deepseek_v4"], "offers no compressed_pool"),
+        (["mamba2"], "context_len=None: the config of 'mamba2' states none; give one"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_config_that_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name, text in {"a": "{", "b": "[1]"}.items():
+        (tmp_path / name).write_text(text)
+        status, _, err = run(capsys, str(tmp_path / name))
+        assert status == 2
+        assert err.startswith(f"kvproto: {tmp_path / name} ")
+
+
+def test_torch_is_not_imported() -> None:
+    code = (
+        "import sys; from kvproto.cli import main; "
+        "assert main(['plan', 'qwen3_next', '--page-size', '64']) == 0; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
