@@ -13,6 +13,7 @@ from kvproto.protocols import (
     HybridComposite,
     HybridPoolRequest,
     KVLeaf,
+    Layout,
     LeafRequest,
     MHALeafRequest,
     SWAComposite,
@@ -86,6 +87,11 @@ class CompositeBench(KVBench):
         if not self.places:
             return super().row_shape(side)
         return self.place(layer_id)[0].row_shape(side)
+
+    def layout_of(self, layer_id: int) -> Layout:
+        """How the rows of the layer's leaf were asked to lie."""
+        bench, leaf_id = self.place(layer_id)
+        return bench.layout_of(leaf_id)
 
     def stored_raw(self, side: Side, layer_id: int | None = None) -> Tensor:
         """All rows of a layer, as its leaf's oracle finds them."""

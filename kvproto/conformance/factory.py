@@ -118,7 +118,7 @@ def build(factory: Factory, request: object) -> Any:
 
 
 def _shown(request: object) -> str:
-    known = [name for name in ("dtype", "size", "page_size") if hasattr(request, name)]
+    known = [name for name in ("layout", "dtype", "size", "page_size") if hasattr(request, name)]
     return f"{type(request).__name__}({', '.join(f'{n}={getattr(request, n)}' for n in known)})"
 
 

@@ -11,12 +11,14 @@ from torch import Tensor
 from kvproto.protocols import (
     DSALeafRequest,
     KVPool,
+    Layout,
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
 )
 
 from .bench import Bench
+from .door_layouts import DoorForm, Rows, form_of
 from .oracle import Oracle, oracle_for
 from .row_access import RowAccess
 from .stored_rows import Side
@@ -53,7 +55,7 @@ class KVBench(Bench):
 
     def __init__(self, request: LeafRequest, pool: KVPool, seed: int = 0) -> None:
         super().__init__(request, pool, seed)
-        self.oracle: Oracle = oracle_for(pool)
+        self.oracle: Oracle = oracle_for(pool, self.door_form)
 
     def look_through(self, row_access: RowAccess) -> None:
         """Read what no declared region holds as the vendor's own tests do."""
@@ -122,6 +124,22 @@ class KVBench(Bench):
                 | DSALeafRequest(kv_lora_rank=rank, qk_rope_head_dim=rope)
             ):
                 return 1, rank + rope if side == "key" else rank
+
+    def layout_of(self, layer_id: int) -> Layout:
+        """How a layer's rows were asked to lie."""
+        return self.request.layout
+
+    def door_form(self, side: Side, layer_id: int) -> DoorForm | None:
+        """The form in which a read door must show a layer; None if the kit has no view of it.
+
+        Packed latent rows are as wide as the bytes they are stored in.
+        """
+        heads, width = self.row_shape(side, layer_id)
+        if self.packed and side == "key":
+            width = self.token_bytes(layer_id)
+        slots, request = self.slots_in(layer_id), self.request
+        rows = Rows(side, slots, request.page_size, heads, width, request.dtype.itemsize)
+        return form_of(self.layout_of(layer_id), rows)
 
     def rows(self, side: Side, n: int, salt: int = 0, layer_id: int | None = None) -> Tensor:
         """`[n, heads, width]` float32: integers 1..7, another sequence in each row and side."""

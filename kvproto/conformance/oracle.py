@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVPool
 
+from .door_layouts import DoorForms, no_form
 from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
@@ -45,6 +46,7 @@ class Oracle:
 
     pool: KVPool
     regions: tuple[BufferRegion, ...] | None
+    door_form: DoorForms = no_form
     row_access: RowAccess | None = None
 
     @property
@@ -106,7 +108,7 @@ class Oracle:
     def _reader(self) -> AccessReader | DoorReader:
         """For what no region holds."""
         if self.row_access is None:
-            return DoorReader(self.pool)
+            return DoorReader(self.pool, self.door_form)
         return AccessReader(self.pool, self.row_access)
 
     def _region(self, names: Sequence[str], layer_id: int) -> BufferRegion | None:
@@ -150,6 +152,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return joined.view(*parts[0].shape[:-1], -1)
 
 
-def oracle_for(pool: KVPool) -> Oracle:
-    """The most independent oracle the pool allows by itself."""
-    return Oracle(pool, pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None)
+def oracle_for(pool: KVPool, door_form: DoorForms = no_form) -> Oracle:
+    """The most independent oracle the pool allows by itself; `door_form` is how to read doors."""
+    regions = pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None
+    return Oracle(pool, regions, door_form)

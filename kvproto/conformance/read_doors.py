@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kvproto.protocols import IndexerCapable, KVPool
 
+from .door_layouts import DoorForms, no_form
 from .stored_rows import Side, in_meaning
 
 __all__ = ["DoorReader"]
@@ -19,6 +20,7 @@ class DoorReader:
     """The methods of `Oracle`, for a pool that is its only witness."""
 
     pool: KVPool
+    door_form: DoorForms = no_form
 
     def rows(self, side: Side, layer_id: int) -> Tensor:
         """All rows of a layer, packed ones dequantised."""
@@ -26,8 +28,12 @@ class DoorReader:
 
     def row(self, side: Side, layer_id: int, slot: int) -> Tensor:
         """One row of a layer."""
-        row = self._door(side, layer_id)[slot].detach().clone()
-        return in_meaning(self.pool, side, row)
+        form = self.door_form(side, layer_id)
+        if form is None:
+            row = self._door(side, layer_id)[slot]
+        else:
+            row = form.row(*self._read(side, layer_id), slot)
+        return in_meaning(self.pool, side, row.detach().clone())
 
     def stored_bytes(self, side: Side, layer_id: int) -> Tensor:
         """The bytes of all rows of a layer."""
@@ -50,6 +56,11 @@ class DoorReader:
         return keys[slot], float(scales[slot])
 
     def _door(self, side: Side, layer_id: int) -> Tensor:
-        read = self.pool.get_key_buffer if side == "key" else self.pool.get_value_buffer
-        buffer = read(layer_id)
-        return buffer.reshape(-1, *buffer.shape[-2:])
+        call, buffer = self._read(side, layer_id)
+        form = self.door_form(side, layer_id)
+        return form.by_slot(call, buffer) if form else buffer.reshape(-1, *buffer.shape[-2:])
+
+    def _read(self, side: Side, layer_id: int) -> tuple[str, Tensor]:
+        if side == "key":
+            return f"get_key_buffer({layer_id})", self.pool.get_key_buffer(layer_id)
+        return f"get_value_buffer({layer_id})", self.pool.get_value_buffer(layer_id)

@@ -94,8 +94,10 @@ class Geometry:
         return Fault(argument, f"a tensor on {self.device}", describe(value))
 
     def _buffer_shape(self, width: int | None) -> list[int | None] | None:
-        if self.layout == "nhd":
+        if self.layout in ("nhd", "page_envelope"):
             return [self.locations, self.head_num, width]
+        if self.layout == "hnd":
+            return [None, self.head_num, None, width]
         if self.layout == "paged_nhd":
             return [None, None, self.head_num, width]
         if self.layout == "latent_rows":

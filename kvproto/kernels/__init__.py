@@ -9,6 +9,7 @@ from .dequantise_mxfp8 import dequantise_mxfp8
 from .fp8 import FP8_DTYPES, to_fp8
 from .gather_index_keys import gather_index_keys
 from .gather_rows import gather_rows
+from .gather_tiled_rows import gather_tiled_rows
 from .index_page import index_page_bytes
 from .interleaved_scales import ATOM, gather_interleaved_scales, store_interleaved_scales
 from .load_index_keys import load_index_keys
@@ -16,14 +17,17 @@ from .load_latent_rows import load_latent_rows
 from .locations import check_locations
 from .move_index_keys import move_index_keys
 from .move_rows import move_rows
+from .move_tiled_rows import move_tiled_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
 from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
+from .row_tiles import RowTiles, Tiles
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
 from .store_rows import store_rows
+from .store_tiled_rows import store_tiled_rows
 from .to_stored import to_stored
 from .unpack_latent_rows import unpack_latent_rows
 
@@ -34,6 +38,8 @@ __all__ = [
     "LATENT_BLOCK",
     "MXFP8_BLOCK",
     "FP4Scales",
+    "RowTiles",
+    "Tiles",
     "check_locations",
     "clear_slots",
     "copy_slots",
@@ -42,11 +48,13 @@ __all__ = [
     "gather_index_keys",
     "gather_interleaved_scales",
     "gather_rows",
+    "gather_tiled_rows",
     "index_page_bytes",
     "load_index_keys",
     "load_latent_rows",
     "move_index_keys",
     "move_rows",
+    "move_tiled_rows",
     "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
@@ -57,6 +65,7 @@ __all__ = [
     "store_interleaved_scales",
     "store_latent_rows",
     "store_rows",
+    "store_tiled_rows",
     "to_fp8",
     "to_stored",
     "unpack_latent_rows",

@@ -155,8 +155,13 @@ class MHALeafRequest(_RowsRequest):
         return self.head_dim if self.v_head_dim is None else self.v_head_dim
 
     def keywords(self) -> dict[str, Any]:
-        """Keyword arguments for a constructor of the field's own shape."""
-        return self._keywords("layout", "scale_layout")
+        """Keyword arguments for a constructor of the field's own shape.
+
+        `kv_cache_layout` is among them for another layout than `nhd`, which constructors mean
+        without it.
+        """
+        named = {} if self.layout == "nhd" else {"kv_cache_layout": self.layout}
+        return self._keywords("layout", "scale_layout") | named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,7 @@ class BlockScaledLeaf(RowLeaf):
     ) -> HostRows:
         """The elements of the given locations, then their scales, of every layer; bit-exact."""
         self._check(indices)
-        elements = copy_rows_to_host(self._row_buffers(), indices)
+        elements = copy_rows_to_host(self._row_stores(), indices)
         scales = (scales.gather(buffer, indices) for scales, buffer in self._scales())
         return replace(elements, rows=elements.rows + tuple(each.to("cpu") for each in scales))
 
@@ -197,7 +197,7 @@ class BlockScaledLeaf(RowLeaf):
         self._check(indices)
         rows, held = kv_cache_cpu.rows, len(kv_cache_cpu.rows) // 2
         elements = replace(kv_cache_cpu, rows=rows[:held])
-        load_rows_from_host(self._row_buffers(), elements, indices)
+        load_rows_from_host(self._row_stores(), elements, indices)
         for (scales, buffer), copied in zip(self._scales(), rows[held:], strict=True):
             scales.store(buffer, indices, copied.to(buffer.device))
 

@@ -20,6 +20,7 @@ from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
+from .row_layouts import LAYOUTS, RowLayoutName, misfit
 
 __all__ = ["build_reference_leaf"]
 
@@ -59,17 +60,23 @@ def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | Declined
 def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
     keywords = request.keywords()
     match request:
-        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return maybe_validate(MHALeaf(**keywords))
+        case MHALeafRequest(
+            layout="nhd" | "hnd" | "paged_nhd" | "vectorized_5d" as layout,
+            quant_scheme="none" | "fp8_scaled",
+        ):
+            return _rows(request, layout)
         case MHALeafRequest(layout="nhd", quant_scheme="mxfp8"):
-            layout = request.block_scale_layout
-            return maybe_validate(MXFP8Leaf(**keywords, scale_layout=layout))
+            scales = request.block_scale_layout
+            return maybe_validate(MXFP8Leaf(**keywords, scale_layout=scales))
         case MHALeafRequest(layout="nhd", quant_scheme="fp4_mx16"):
             return maybe_validate(FP4Leaf(**keywords))
         case MHALeafRequest(layout="nhd", quant_scheme="nvfp4"):
             return maybe_validate(NVFP4Leaf(**keywords))
         case _:
-            built = "'nhd' with 'none', 'fp8_scaled', 'mxfp8', 'fp4_mx16' or 'nvfp4'"
+            built = (
+                f"{', '.join(map(repr, LAYOUTS))} with 'none' or 'fp8_scaled', and 'nhd' with "
+                "'mxfp8', 'fp4_mx16' or 'nvfp4'"
+            )
             return _declined("MHA", request, built)
 
 
@@ -82,6 +89,13 @@ def _mla(request: MLALeafRequest) -> MLALeaves | Declined:
         case _:
             built = "'latent_rows' with 'none', 'fp8_scaled' or 'fp4_mx16'"
             return _declined("MLA", request, built)
+
+
+def _rows(request: MHALeafRequest, layout: RowLayoutName) -> MHALeaf | Declined:
+    widths = request.head_dim, request.value_head_dim
+    if reason := misfit(layout, request.page_size, widths, request.dtype.itemsize):
+        return Declined(reason)
+    return maybe_validate(MHALeaf(**request.keywords()))
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kvproto.kernels import gather_rows, store_rows
+from .row_stores import RowStore
 
 __all__ = ["HostRows", "copy_rows_to_host", "load_rows_from_host"]
 
@@ -24,21 +24,21 @@ class HostRows:
     index_keys: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
-def copy_rows_to_host(buffers: Sequence[Tensor], indices: Tensor) -> HostRows:
+def copy_rows_to_host(stores: Sequence[RowStore], indices: Tensor) -> HostRows:
     """Copy the rows at `indices` (`[n]`, int32 or int64) of every buffer; waits for the device."""
-    rows = tuple(gather_rows(buffer, indices).to("cpu") for buffer in buffers)
+    rows = tuple(store.gather(indices).to("cpu") for store in stores)
     return HostRows(rows, indices.shape[0])
 
 
-def load_rows_from_host(buffers: Sequence[Tensor], copy: HostRows, indices: Tensor) -> None:
+def load_rows_from_host(stores: Sequence[RowStore], copy: HostRows, indices: Tensor) -> None:
     """Write the copied rows to `indices`; the reserved slot is left alone.
 
     :raises ValueError: for another number of locations or buffers; nothing is written.
     """
-    if copy.count != indices.shape[0] or len(copy.rows) != len(buffers):
+    if copy.count != indices.shape[0] or len(copy.rows) != len(stores):
         raise ValueError(
             f"the copy holds {copy.count} rows of {len(copy.rows)} buffers, asked to load "
-            f"{indices.shape[0]} rows into {len(buffers)}"
+            f"{indices.shape[0]} rows into {len(stores)}"
         )
-    for buffer, rows in zip(buffers, copy.rows, strict=True):
-        store_rows(buffer, indices, rows.to(buffer.device))
+    for store, rows in zip(stores, copy.rows, strict=True):
+        store.store(indices, rows.to(store.buffer.device))

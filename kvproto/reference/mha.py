@@ -1,25 +1,36 @@
-"""Multi-head attention: one K row and one V row per token and layer, in NHD layout."""
+"""Multi-head attention: one K row and one V row per token and layer."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from kvproto.kernels import prefix_locations, store_rows, to_stored
+from kvproto.kernels import prefix_locations
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
 from .elements import check_geometry
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
-from .mha_layout import nhd_region, nhd_traits
+from .mha_layout import mha_traits
+from .row_layouts import RowGeometry, RowKind, RowLayoutName, misfit
 from .row_leaf import RowLeaf, locations_of, written_layer
+from .row_side import RowSide, as_stored, zeros_for
+from .row_stores import RowStore
 
 __all__ = ["MHALeaf"]
 
 
 class MHALeaf(RowLeaf):
-    """A leaf of K and V rows: buffers of `[size + page_size, head_num, head_dim | v_head_dim]`.
+    """A leaf of K and V rows, in the layout that `kv_cache_layout` names; None means `nhd`.
+
+    Buffers, with `pages` = `size / page_size + 1` and `dim` = `head_dim` or `v_head_dim`:
+
+    - `nhd`: `[size + page_size, head_num, dim]`.
+    - `paged_nhd`: `[pages, page_size, head_num, dim]`, those of all layers in one run of bytes.
+    - `hnd`: `[pages, head_num, page_size, dim]`.
+    - `vectorized_5d`: with x = 16 bytes of elements, keys `[pages, head_num, head_dim / x,
+      page_size, x]` and values `[pages, head_num, page_size / x, v_head_dim, x]`.
 
     The constructor takes the keywords in use today. `size` counts usable slots and is a
     multiple of `page_size`; page 0 is reserved on top of it and stays zero. `v_head_dim` None
@@ -28,7 +39,8 @@ class MHALeaf(RowLeaf):
     `enable_alt_stream` and `enable_kv_cache_copy` are taken for call compatibility: moves always
     work here and writes use the caller's stream.
 
-    :raises ValueError: for impossible geometry, before anything is allocated.
+    :raises ValueError: for impossible geometry, or one the layout cannot hold, before anything is
+        allocated.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -38,7 +50,7 @@ class MHALeaf(RowLeaf):
     k_buffer: list[Tensor]
     v_buffer: list[Tensor]
     pool_traits: PoolTraits
-    kv_cache_layout = "nhd"
+    kv_cache_layout: RowLayoutName
 
     def __init__(
         self,
@@ -55,6 +67,7 @@ class MHALeaf(RowLeaf):
         end_layer: int | None = None,
         enable_alt_stream: bool = True,
         enable_kv_cache_copy: bool = False,
+        kv_cache_layout: RowLayoutName | None = None,
     ) -> None:
         self.v_head_dim = head_dim if v_head_dim is None else v_head_dim
         check_geometry(
@@ -64,24 +77,38 @@ class MHALeaf(RowLeaf):
             head_dim=head_dim,
             v_head_dim=self.v_head_dim,
         )
-        self.pool_traits = nhd_traits(dtype)
+        layout = kv_cache_layout or "nhd"
+        self.pool_traits, self.kv_cache_layout = mha_traits(dtype, layout), layout
+        if reason := misfit(layout, page_size, (head_dim, self.v_head_dim), dtype.itemsize):
+            raise ValueError(reason)
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, device, layers)
         self.head_num, self.head_dim = head_num, head_dim
         with kv_cache_region(enable_memory_saver):
-            self.k_buffer = self._zeros(head_num, head_dim)
-            self.v_buffer = self._zeros(head_num, self.v_head_dim)
+            self.k_buffer = self._allocated(self._geometry("key", head_dim))
+            self.v_buffer = self._allocated(self._geometry("value", self.v_head_dim))
+        keys, values = self._geometry("key", head_dim), self._geometry("value", self.v_head_dim)
+        self._keys = RowSide.over(self.k_buffer, layout, keys)
+        self._values = RowSide.over(self.v_buffer, layout, values)
+
+    def _geometry(self, kind: RowKind, width: int) -> RowGeometry:
+        pages = self.size // self.page_size + 1
+        return RowGeometry(kind, pages, self.page_size, self.head_num, width, self.dtype.itemsize)
+
+    def _allocated(self, rows: RowGeometry) -> list[Tensor]:
+        layout, layers = self.kv_cache_layout, self.layer_num
+        return zeros_for(layout, rows, layers, self.store_dtype, self.device)
 
     def get_v_head_dim(self) -> int:
         """The width of a value head, without naming a layer."""
         return self.v_head_dim
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
-        """`[size + page_size, head_num, head_dim]` in `dtype`, an alias of the storage."""
+        """The keys of a layer in `dtype`, in the leaf's layout: an alias of the storage."""
         return self._read(self.k_buffer, layer_id)
 
     def get_value_buffer(self, layer_id: int, /) -> Tensor:
-        """`[size + page_size, head_num, v_head_dim]` in `dtype`, an alias of the storage."""
+        """The values of a layer in `dtype`, in the leaf's layout: an alias of the storage."""
         return self._read(self.v_buffer, layer_id)
 
     def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
@@ -111,8 +138,8 @@ class MHALeaf(RowLeaf):
         self._check(loc)
         k_rows = self._rows(cache_k, loc, self.head_dim, k_scale, "cache_k")
         v_rows = self._rows(cache_v, loc, self.v_head_dim, v_scale, "cache_v")
-        store_rows(self.k_buffer[local], loc, k_rows)
-        store_rows(self.v_buffer[local], loc, v_rows)
+        self._keys.stores[local].store(loc, k_rows)
+        self._values.stores[local].store(loc, v_rows)
 
     def set_kv_buffer_prefix_valid(
         self,
@@ -130,24 +157,19 @@ class MHALeaf(RowLeaf):
         self.set_kv_buffer(layer, loc, cache_k, cache_v, k_scale, v_scale, layer_id_override)
 
     def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Scale, name: str) -> Tensor:
-        n, heads = loc.shape[0], self.head_num
-        if given.shape not in ((n, heads, width), (n, heads * width)):
-            raise ValueError(
-                f"{name} has shape {tuple(given.shape)}, must be ({n}, {heads}, {width}) for {n} "
-                f"locations, {heads} heads and width {width}; nothing was written"
-            )
-        return to_stored(given.reshape(n, heads, width), self.dtype, scale)
+        return as_stored(given, (loc.shape[0], self.head_num, width), self.dtype, scale, name)
 
     def _row_buffers(self) -> list[Tensor]:
         return [*self.k_buffer, *self.v_buffer]
 
+    def _row_stores(self) -> list[RowStore]:
+        return [*self._keys.stores, *self._values.stores]
+
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:
             return ()
-        return (
-            nhd_region("key", self.k_buffer, self.dtype, self._layers.ids, self.page_size),
-            nhd_region("value", self.v_buffer, self.dtype, self._layers.ids, self.page_size),
-        )
+        ids = self._layers.ids
+        return self._keys.region(self.dtype, ids), self._values.region(self.dtype, ids)
 
     def get_kv_size_bytes(self) -> tuple[int, int]:
         """Bytes of all key and of all value buffers, the reserved page included."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from kvproto.kernels import FP8_DTYPES, check_locations, move_rows
+from kvproto.kernels import FP8_DTYPES, check_locations
 from kvproto.protocols import (
     AttentionLayer,
     BufferRegion,
@@ -18,6 +19,7 @@ from kvproto.protocols import (
 
 from .host_rows import HostRows, copy_rows_to_host, load_rows_from_host
 from .layers import OwnedLayers
+from .row_stores import RowStore, SlotRows
 
 __all__ = ["RowLeaf", "locations_of", "written_layer"]
 
@@ -25,10 +27,11 @@ _GIB = 1 << 30
 
 
 class RowLeaf(ABC):
-    """One tensor per layer and kind of row, `[size + page_size, ...]`, in the store dtype.
+    """One tensor per layer and kind of row, in the store dtype: `[size + page_size, ...]`.
 
     A subclass allocates them, names them (`_row_buffers`, `_row_regions`) and has the write and
-    read doors; moves, host copies and transfer descriptors follow from the names.
+    read doors; moves, host copies and transfer descriptors follow from the names. Where rows lie
+    otherwise in the tensors, `_row_stores` says how.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -56,6 +59,10 @@ class RowLeaf(ABC):
     @abstractmethod
     def _row_buffers(self) -> list[Tensor]:
         """Every tensor with a row per token slot, in the order of the transfer descriptors."""
+
+    def _row_stores(self) -> Sequence[RowStore]:
+        """Those tensors, and where a slot's row is in each."""
+        return [SlotRows(buffer) for buffer in self._row_buffers()]
 
     @abstractmethod
     def _row_regions(self) -> tuple[BufferRegion, ...]:
@@ -101,8 +108,8 @@ class RowLeaf(ABC):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer; all sources are read first."""
         self._check(tgt_loc, src_loc)
-        for buffer in self._row_buffers():
-            move_rows(buffer, tgt_loc, src_loc)
+        for rows in self._row_stores():
+            rows.move(tgt_loc, src_loc)
 
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """All layers of one kind of row, then of the next; item length is one page's bytes."""
@@ -139,7 +146,7 @@ class RowLeaf(ABC):
     ) -> HostRows:
         """The rows of the given locations, of every layer, on the host; bit-exact."""
         self._check(indices)
-        return copy_rows_to_host(self._row_buffers(), indices)
+        return copy_rows_to_host(self._row_stores(), indices)
 
     def load_cpu_copy(
         self,
@@ -150,7 +157,7 @@ class RowLeaf(ABC):
     ) -> None:
         """Write a copy back, to these locations; as many as it was made from."""
         self._check(indices)
-        load_rows_from_host(self._row_buffers(), kv_cache_cpu, indices)
+        load_rows_from_host(self._row_stores(), kv_cache_cpu, indices)
 
     def register_layer_transfer_counter(
         self, layer_transfer_counter: LayerTransferCounter, /

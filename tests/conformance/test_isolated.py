@@ -52,7 +52,7 @@ class WritesInside(WritesBeside):
 
 def factory_of(pool: type[MHALeaf]) -> Factory:
     def build(request: LeafRequest) -> Any:
-        if isinstance(request, MHALeafRequest):
+        if isinstance(request, MHALeafRequest) and request.layout == "nhd":
             return pool(**request.keywords())
         return Declined("K and V rows only")
 

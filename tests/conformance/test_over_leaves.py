@@ -18,7 +18,7 @@ PAIRS = [spec for spec in SPECS if isinstance(spec.request, SWAPoolRequest)]
 
 
 def rows_only(request: Any) -> Any:
-    if isinstance(request, MHALeafRequest):
+    if isinstance(request, MHALeafRequest) and request.layout == "nhd":
         return MHALeaf(**request.keywords())
     return Declined("K and V rows only")
 

@@ -74,8 +74,10 @@ class ToyPool:
 
 def build(request: LeafRequest) -> ToyPool | Declined:
     """What the vendor hands to the kit."""
-    if not isinstance(request, MHALeafRequest) or request.quant_scheme != "none":
-        return Declined("K and V rows in bf16, fp16 or fp32 only")
+    if not isinstance(request, MHALeafRequest) or request.layout != "nhd":
+        return Declined("K and V rows in NHD layout only")
+    if request.quant_scheme != "none":
+        return Declined("rows in bf16, fp16 or fp32 only")
     if request.enable_memory_saver:
         return Declined("no memory saver")
     return ToyPool(request)

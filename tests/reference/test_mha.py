@@ -203,9 +203,9 @@ def test_requests_are_built_or_declined() -> None:
     built = build_reference_leaf(MHALeafRequest(**GEOMETRY, start_layer=5, v_head_dim=2))
     assert isinstance(built, MHALeaf)
     assert (built.start_layer, built.v_head_dim) == (5, 2)
-    declined = build_reference_leaf(MHALeafRequest(**GEOMETRY, layout="hnd"))
+    declined = build_reference_leaf(MHALeafRequest(**GEOMETRY, layout="packed_pages"))
     assert isinstance(declined, Declined)
-    assert "layout='hnd'" in declined.reason
+    assert "layout='packed_pages'" in declined.reason
 
 
 def test_traces_without_breaking_the_graph() -> None:

@@ -94,8 +94,8 @@ def test_pairs_of_latent_leaves_are_built_from_requests() -> None:
 
 
 def test_a_declined_leaf_declines_the_pool() -> None:
-    hnd = MHALeafRequest(size=8, layer_num=1, layout="hnd", **ROWS)
-    declined = build_reference_pool(request(window=hnd))
+    packed = MHALeafRequest(size=8, layer_num=1, layout="packed_pages", **ROWS)
+    declined = build_reference_pool(request(window=packed))
     assert isinstance(declined, Declined)
     assert declined.reason.startswith("the window leaf of a window pair: ")
     refused = build_reference_pool(request(), build_leaf=lambda _: Declined("no memory"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from kvproto.protocols import KVLeaf, KVPool, MHALeafRequest
 
 from ..broken import LawBroken
-from ..kv_bench import KVBench, LayerStub, WriteLoc
+from ..kv_bench import KVBench, LayerStub, Side, WriteLoc
 from ..law import has_layers, law
 
 OWNED = ("leaf.layers-owned",)
@@ -82,16 +83,16 @@ def write_read(bench: KVBench) -> None:
     KVPool,
     applies=has_layers,
     needs=OWNED,
-    check="the view the door returns: its dtype, its first row, the layer it belongs to",
+    check="the view the door returns: its dtype, its first row, its layer, the layout's own shape",
 )
 def read_doors(bench: KVBench) -> None:
-    """The read doors show what is stored, in the pool's dtype, and agree with each other."""
+    """The read doors show what is stored, in the pool's dtype and layout, and agree."""
     loc = torch.tensor([1, bench.slots - 1])
     layer_id = bench.layer_ids[-1]
     k, v = bench.pair(2, layer_id=layer_id)
     bench.write(loc, k, v, layer_id)
     key, value = bench.pool.get_kv_buffer(layer_id)
-    doors = {
+    doors: dict[str, tuple[Tensor, Tensor, Side]] = {
         "get_key_buffer": (bench.pool.get_key_buffer(layer_id), key, "key"),
         "get_value_buffer": (bench.pool.get_value_buffer(layer_id), value, "value"),
     }
@@ -100,12 +101,16 @@ def read_doors(bench: KVBench) -> None:
             raise LawBroken(name, expected=f"{bench.request.dtype}", got=f"{single.dtype}")
         if single.data_ptr() != of_pair.data_ptr() or single.shape != of_pair.shape:
             raise LawBroken("get_kv_buffer", expected=f"the tensor of {name}", got="another one")
-        if side in bench.sides and single.dim() == 3:
-            shown, stored = single.float(), bench.stored(side, layer_id)
-            if bench.packed:  # what is stored, as it is
-                raw = single.contiguous().view(torch.uint8).flatten(1)
-                shown, stored = raw, bench.oracle.stored_bytes(side, layer_id)
-            bench.expect_same(f"{name}({layer_id})", shown, stored, f"{side} row")
+        form = bench.door_form(side, layer_id)
+        if form is None or side not in bench.sides:
+            continue
+        call = f"{name}({layer_id})"
+        shown = form.by_slot(call, single)
+        if bench.packed:  # what is stored, as it is
+            raw = shown.contiguous().view(torch.uint8).flatten(1)
+            bench.expect_same(call, raw, bench.oracle.stored_bytes(side, layer_id), f"{side} row")
+        else:
+            bench.expect_same(call, shown.float(), bench.stored(side, layer_id), f"{side} row")
 
 
 @law(

@@ -37,10 +37,11 @@ def rows(bench: KVBench) -> None:
             for side, row in values.items():
                 _poke_row(bench, side, layer_id, slot, row)
                 read = bench.pool.get_key_buffer if side == "key" else bench.pool.get_value_buffer
-                shown = read(layer_id)[slot : slot + 1]
-                if shown.dim() == 3:
-                    call = f"bytes put where the regions have {side} row {slot} of layer {layer_id}"
-                    bench.expect_same(call, shown.float(), row.float().unsqueeze(0), "row")
+                call = f"bytes put where the regions have {side} row {slot} of layer {layer_id}"
+                form = bench.door_form(side, layer_id)
+                if form is not None:
+                    got = form.row(call, read(layer_id), slot).float()
+                    bench.expect_same(call, got.unsqueeze(0), row.float().unsqueeze(0), "row")
 
 
 @law(

@@ -40,7 +40,7 @@ _OTHER = {
     check="declare what elements mean, not how they are stored, and one field per part of a row",
 )
 def fingerprint(bench: KVBench) -> None:
-    """Pools of the same request agree as peers; another dtype, page, layer or width is told."""
+    """Pools of one request agree as peers; another dtype, page, layer, width, layout is told."""
     mine = bench.pool.buffer_regions()
     other_size = replace(bench.request, size=bench.request.size + bench.request.page_size)
     for name, request in (("the same", bench.request), ("a larger size", other_size)):
@@ -68,6 +68,9 @@ def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:
         yield f"{_OTHER[request.dtype]}", replace(request, dtype=_OTHER[request.dtype])
     match request:
         case MHALeafRequest(head_num=heads, head_dim=width):
+            if heads > 1 and request.page_size > 1:
+                other_layout = replace(request, layout="nhd" if request.layout == "hnd" else "hnd")
+                yield f"layout {other_layout.layout}", other_layout
             if width % 2 == 0 and request.value_head_dim % 2 == 0:
                 half, v_half = width // 2, request.value_head_dim // 2
                 other = replace(request, head_num=2 * heads, head_dim=half, v_head_dim=v_half)

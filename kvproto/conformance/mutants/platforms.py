@@ -35,7 +35,9 @@ class WantsItsOwnLayerClass(MHALeaf):
 def answers_nothing(request: Any) -> Any:
     if not isinstance(request, MHALeafRequest):
         return Declined("K and V rows only")
-    return MHALeaf(**request.keywords()) if request.layout == "nhd" else None
+    if request.layout == "packed_pages":
+        return None
+    return MHALeaf(**request.keywords()) if request.layout == "nhd" else Declined("NHD rows only")
 
 
 def gives_no_reason(request: Any) -> Any:

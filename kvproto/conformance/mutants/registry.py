@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kvproto.protocols import Declined
+from kvproto.protocols import Declined, Layout, LeafRequest
 
 from ..check import check_pool
 from ..factory import Factory
@@ -54,12 +54,14 @@ def mutant(
     *,
     serves: type,
     source: str = "",
+    layouts: tuple[Layout, ...] = ("nhd", "latent_rows"),
     build: Callable[[Any, Any], Any] = from_keywords,
     **asked: Any,
 ) -> Callable[[T], T]:
     """Register a class as a mutant that `law` kills.
 
-    `build(cls, request)` makes one for requests of type `serves`; every other is declined.
+    `build(cls, request)` makes one for requests of type `serves`; every other is declined, and so
+    are those for other layouts than `layouts`, by default those of one row after the other.
     `source` names the public report of the fault, where there is one.
     """
 
@@ -67,6 +69,8 @@ def mutant(
         def factory(request: Any) -> Any:
             if not isinstance(request, serves):
                 return Declined(f"{cls.__name__} serves {serves.__name__} only")
+            if isinstance(request, LeafRequest) and request.layout not in layouts:
+                return Declined(f"{cls.__name__} serves {', '.join(layouts)} only")
             return build(cls, request)
 
         MUTANTS.append(Mutant(cls.__name__, law, source, factory, asked))

@@ -7,12 +7,13 @@ from kvproto._bad_input import BadInput
 from .accounts import ACCOUNT_SPECS
 from .composites import COMPOSITE_SPECS
 from .latent import LATENT_SPECS
+from .layouts import LAYOUT_SPECS
 from .rows import ROW_SPECS
 from .spec import Spec
 
 __all__ = ["SPECS", "Spec", "spec_named"]
 
-SPECS: tuple[Spec, ...] = ROW_SPECS + LATENT_SPECS + COMPOSITE_SPECS + ACCOUNT_SPECS
+SPECS: tuple[Spec, ...] = ROW_SPECS + LAYOUT_SPECS + LATENT_SPECS + COMPOSITE_SPECS + ACCOUNT_SPECS
 """Every geometry, in the order they are tried."""
 
 

@@ -1,0 +1,19 @@
+"""Read rows at locations of a tiled buffer."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .row_tiles import RowTiles
+
+__all__ = ["gather_tiled_rows"]
+
+
+def gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles) -> Tensor:
+    """`[n, elements of a row]`, fresh and dense, in the logical order of `tiles.row`.
+
+    `source` is dense, all pages of a layer. A location of 0 or below reads the reserved slot,
+    which is zero; `loc` is `[n]`, int32 or int64, in range.
+    """
+    units = source.view(-1, tiles.unit)
+    return units.index_select(0, tiles.units(loc.clamp(min=0))).view(-1, tiles.row_elements)

@@ -1,0 +1,23 @@
+"""Write rows to locations of a tiled buffer, except to the reserved one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .row_tiles import RowTiles
+
+__all__ = ["store_tiled_rows"]
+
+
+def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles) -> None:
+    """Row `i` to location `loc[i]`, for every `i` with `loc[i] >= 1`; the rest is dropped.
+
+    `target` is dense, all pages of a layer, its slot 0 zero; `rows` is `[n, ...]` in the logical
+    order of `tiles.row`, of the same dtype and any strides. `loc` and what happens to duplicates
+    are as in `store_rows`: one row wins whole. Fixed-shape: dropped rows are zeros for slot 0.
+    """
+    units = target.view(-1, tiles.unit)
+    given = rows.reshape(loc.shape[0], tiles.row_elements)
+    kept = torch.where((loc > 0).unsqueeze(-1), given, torch.zeros_like(given[:1]))
+    units.index_copy_(0, tiles.units(loc.clamp(min=0)), kept.view(-1, tiles.unit))

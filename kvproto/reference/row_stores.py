@@ -1,0 +1,62 @@
+"""A buffer and where its rows are: what leaves write, move and copy through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor
+
+from kvproto.kernels import (
+    RowTiles,
+    gather_rows,
+    gather_tiled_rows,
+    move_rows,
+    move_tiled_rows,
+    store_rows,
+    store_tiled_rows,
+)
+
+__all__ = ["RowStore", "SlotRows", "TiledRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRows:
+    """A buffer `[slots, ...]`: a row is one index of its first dimension, however far apart."""
+
+    buffer: Tensor
+
+    def store(self, loc: Tensor, rows: Tensor) -> None:
+        """Put rows at locations; 0 and below are dropped."""
+        store_rows(self.buffer, loc, rows)
+
+    def gather(self, loc: Tensor) -> Tensor:
+        """The rows at locations, `[n, ...]`, fresh."""
+        return gather_rows(self.buffer, loc)
+
+    def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
+        """Copy rows between locations; all sources are read first."""
+        move_rows(self.buffer, tgt_loc, src_loc)
+
+
+@dataclass(frozen=True, slots=True)
+class TiledRows:
+    """A dense buffer whose rows lie in tiles of its pages."""
+
+    buffer: Tensor
+    tiles: RowTiles
+
+    def store(self, loc: Tensor, rows: Tensor) -> None:
+        """Put rows at locations; 0 and below are dropped."""
+        store_tiled_rows(self.buffer, loc, rows, self.tiles)
+
+    def gather(self, loc: Tensor) -> Tensor:
+        """The rows at locations, `[n, elements]`, fresh."""
+        return gather_tiled_rows(self.buffer, loc, self.tiles)
+
+    def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
+        """Copy rows between locations; all sources are read first."""
+        move_tiled_rows(self.buffer, tgt_loc, src_loc, self.tiles)
+
+
+RowStore: TypeAlias = SlotRows | TiledRows
