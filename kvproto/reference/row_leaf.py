@@ -129,8 +129,8 @@ class RowLeaf(ABC):
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every row buffer, after a memory saver resumed them."""
-        for buffer in self._row_buffers():
-            buffer[0].zero_()
+        for rows in self._row_stores():
+            rows.clear_reserved()
 
     @property
     def mem_usage(self) -> float:

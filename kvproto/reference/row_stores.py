@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from kvproto.kernels import (
@@ -34,6 +35,10 @@ class SlotRows:
         """The rows at locations, `[n, ...]`, fresh."""
         return gather_rows(self.buffer, loc)
 
+    def clear_reserved(self) -> None:
+        """Zero the row of slot 0."""
+        self.buffer[0].zero_()
+
     def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
         """Copy rows between locations; all sources are read first."""
         move_rows(self.buffer, tgt_loc, src_loc)
@@ -53,6 +58,12 @@ class TiledRows:
     def gather(self, loc: Tensor) -> Tensor:
         """The rows at locations, `[n, elements]`, fresh."""
         return gather_tiled_rows(self.buffer, loc, self.tiles)
+
+    def clear_reserved(self) -> None:
+        """Zero the row of slot 0."""
+        nowhere = torch.zeros(1, dtype=torch.int64, device=self.buffer.device)
+        # What is dropped is stored as zeros there.
+        self.store(nowhere, self.buffer.new_zeros((1, self.tiles.row_elements)))
 
     def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
         """Copy rows between locations; all sources are read first."""
