@@ -37,6 +37,8 @@ class FP4Workspace(Capability, Protocol):
     def get_raw_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`(keys, values, key scales, value scales)` of a layer as stored, packed; aliases.
 
+        A read door: it waits for a registered layer transfer, like those of `KVPool`.
+
         :raises ValueError: for a global layer id the pool does not own.
         """
         ...

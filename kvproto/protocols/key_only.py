@@ -46,7 +46,7 @@ class KeyOnly(Capability, Protocol):
     def set_k_buffer(self, layer_id: int, loc: Tensor, cache_k: Tensor, /) -> None:
         """Store `[n, head_num, head_dim]` keys at `[n]` locations of the layer.
 
-        `layer_id` is counted as in `get_key_buffer`. Location 0 and below are dropped.
+        `layer_id` is the global id, as in `get_key_buffer`. Location 0 and below are dropped.
 
         :raises ValueError: for a layer id the pool does not own.
         """

@@ -22,7 +22,8 @@ class KVPool(Capability, Protocol):
     `l % page_size` of page `l // page_size`. Slot 0 is reserved: padded rows aim at it, every
     writer drops them, and it stays zero for the life of the pool. The rest of page 0 is storage
     that allocators never hand out and that writers need not guard. Layer ids are the model's
-    own (global); a pool serves the ids it owns and raises for every other.
+    own (global); a pool serves the ids it owns and raises for every other. Callers read data
+    members and never assign them.
     """
 
     @property
@@ -42,12 +43,15 @@ class KVPool(Capability, Protocol):
 
     @property
     def device(self) -> device | str:
-        """Where the buffers are: a `torch.device` or its name."""
+        """Where the buffers are: a `torch.device` or its name, which may lack the index.
+
+        Whoever compares devices takes that of a buffer.
+        """
         ...
 
     @property
     def start_layer(self) -> int:
-        """The first global layer id of this pipeline stage."""
+        """The first global layer id of this pipeline stage, of a composite's parts together."""
         ...
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:

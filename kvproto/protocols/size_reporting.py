@@ -15,12 +15,13 @@ class SizeReporting(Capability, Protocol):
 
     @property
     def mem_usage(self) -> float:
-        """GiB of all buffers; 0 for a view into memory that another object reports."""
+        """GiB (2**30 bytes) of `get_kv_size_bytes`; 0 for a view into memory reported elsewhere."""
         ...
 
     def get_kv_size_bytes(self) -> tuple[int, int] | int:
         """Bytes of the key side and of the value side, scales and index rows included.
 
-        One number where a token is one row for both. 0 for views, like `mem_usage`.
+        One number where a token is one row for both. 0 for views, like `mem_usage`. Of a composite
+        the sum over its leaves, in which a row for both beside a pair counts as a key.
         """
         ...

@@ -23,10 +23,12 @@ class Transferable(Capability, Protocol):
 
         `item_lens` counts one PAGE: page `p` of a region is the `item_len` bytes at `ptr + p *
         item_len`, whatever the first dimension of its tensor is. Every `len` is a multiple of its
-        `item_len`. MHA lists K of all layers, then V of all layers; latent pools one region a
-        layer, and where they keep block scales one more a layer after those of all. A stage without
-        layers gives three empty lists. All per-token bytes the pool owns are in here, in
-        `StateTransferable`'s regions, or in `BlockScaled`'s.
+        `item_len`, and covers the reserved page and all of the final `size`. MHA lists K of all
+        layers, then V of all layers; latent pools one region a layer, and where they keep block
+        scales one more a layer after those of all; other orders are declared
+        (`PoolTraits.transfer_layout`). A stage without layers gives three empty lists. All
+        per-token bytes the pool owns are in here, in `StateTransferable`'s regions, or in
+        `BlockScaled`'s.
         """
         ...
 

@@ -17,6 +17,7 @@ FAMILIES = [
     "declaration",
     "fp8",
     "host-copy",
+    "leaf.device",
     "leaf.empty-and-duplicates",
     "leaf.geometry",
     "leaf.input-unmodified",
@@ -28,6 +29,7 @@ FAMILIES = [
     "leaf.read-doors",
     "leaf.row-width",
     "leaf.slot-zero",
+    "leaf.store-dtype",
     "leaf.strided-input",
     "leaf.write-location-object",
     "leaf.write-read",
@@ -38,7 +40,9 @@ FAMILIES = [
     "transfer.complete",
     "transfer.item-len",
     "transfer.lists",
+    "transfer.mem-pool",
     "transfer.no-layers",
+    "transfer.order",
     "write",
 ]
 """The laws asked of the real pools: others corrupt the memory of this very process there."""

@@ -91,6 +91,26 @@ def scales(bench: KVBench) -> None:
 
 
 @law(
+    "fp8.scale-of-one-side",
+    ScaledWrite,
+    KVPool,
+    applies=is_fp8,
+    needs=("fp8.scales",),
+    check="None is 1.0, for each side by itself; a composite hands None on as None",
+)
+def scale_of_one_side(bench: KVBench) -> None:
+    """A scale that is not given is 1, whether the other side has one or not."""
+    k, v = bench.pair(1)
+    k, v = torch.full_like(k, 3.0), torch.full_like(v, 3.0)
+    for k_scale, v_scale, stored in ((0.5, None, (6.0, 3.0)), (None, 0.25, (3.0, 12.0))):
+        layer = LayerStub(bench.layer_ids[0])
+        bench.pool.set_kv_buffer(layer, torch.tensor([1]), k, v, k_scale=k_scale, v_scale=v_scale)
+        call = f"set_kv_buffer(3.0, 3.0, k_scale={k_scale}, v_scale={v_scale})"
+        bench.expect_rows(call, "key", {1: torch.full_like(k[0], stored[0])})
+        bench.expect_rows(call, "value", {1: torch.full_like(v[0], stored[1])})
+
+
+@law(
     "fp8.scales-refused",
     ScaledWrite,
     KVPool,

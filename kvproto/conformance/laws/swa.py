@@ -73,6 +73,18 @@ def translate_form(bench: SWABench) -> None:
 
 
 @law(
+    "swa.mapping-unset",
+    SWAComposite,
+    check="assign None in the constructor, where the allocator finds the member",
+)
+def mapping_unset(bench: SWABench) -> None:
+    """The member is there from the start, and None until an allocator registers its table."""
+    got = bench.another().full_to_swa_index_mapping
+    if got is not None:
+        raise LawBroken("full_to_swa_index_mapping", expected="None", got=f"{type(got).__name__}")
+
+
+@law(
     "swa.mapping-live",
     SWAComposite,
     check="keep the tensor that was registered, not a copy: the allocator goes on writing to it",

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import torch
+
 from kvproto.protocols import (
     DeclaresTraits,
     DSALeafRequest,
+    IndexerCapable,
     KVLeaf,
+    KVPool,
     LeafRequest,
     MHALeafRequest,
+    MHARows,
+    MLALatent,
     MLALeafRequest,
+    StateTransferable,
+    supports,
 )
 
 from ..broken import LawBroken
 from ..kv_bench import KVBench
-from ..law import law
+from ..law import has_layers, law
+from .leaf import OWNED
+
+_BY_CAPABILITY = (
+    (MHARows, ("tp_sharded", "layer_owned", "page_interleaved")),
+    (MLALatent, ("tp_replicated", "layer_owned", "page_interleaved")),
+)
+"""Which ranks may hold rows by head, and rows that are shared by all heads."""
 
 
 @law(
@@ -29,6 +44,69 @@ def request(bench: KVBench) -> None:
         got: object = getattr(traits, name)
         if got != value:
             raise LawBroken(f"pool_traits.{name}", expected=repr(value), got=repr(got))
+
+
+@law(
+    "traits.replication",
+    DeclaresTraits,
+    KVLeaf,
+    check="a latent row is whole on every rank: declare tp_replicated, or who else holds it",
+)
+def replication(bench: KVBench) -> None:
+    """Rows by head are declared sharded over ranks, latent rows whole on each, or as owned."""
+    told = bench.pool.pool_traits.replication
+    for capability, legal in _BY_CAPABILITY:
+        if supports(bench.pool, capability) and told not in legal:
+            raise LawBroken(
+                f"pool_traits.replication of a pool that is {capability.__name__}",
+                expected=" or ".join(legal),
+                got=told,
+            )
+
+
+@law(
+    "traits.index",
+    DeclaresTraits,
+    KVLeaf,
+    check="declare the scheme and the space of index keys where, and only where, there are any",
+)
+def index(bench: KVBench) -> None:
+    """A leaf declares how its index keys are stored, and by which ids its state is addressed."""
+    traits = bench.pool.pool_traits
+    keyed = supports(bench.pool, IndexerCapable)
+    bench.expect(
+        "pool_traits.index_scheme != 'none'", expected=keyed, got=traits.index_scheme != "none"
+    )
+    if keyed or not supports(bench.pool, StateTransferable):
+        expected = "kv_pages" if keyed else "none"
+        bench.expect(
+            "pool_traits.state_index_space", expected=expected, got=traits.state_index_space
+        )
+
+
+@law(
+    "traits.read-door",
+    DeclaresTraits,
+    KVPool,
+    applies=has_layers,
+    needs=OWNED,
+    check="declare copy or scratch where a write through the tensor of a read door is lost",
+)
+def read_door(bench: KVBench) -> None:
+    """What is written through the tensor of a read door is stored where that is an alias only."""
+    k, v = bench.pair(1)
+    bench.write(torch.tensor([1]), k, v)
+    before = bench.stored("key").clone()
+    shown = bench.pool.get_key_buffer(bench.layer_ids[0])
+    shown.copy_(torch.zeros_like(shown))
+    stored = not torch.equal(bench.stored("key"), before)
+    declared = bench.pool.pool_traits.read_door
+    if stored is not (declared == "alias"):
+        raise LawBroken(
+            "a write through get_key_buffer(...)",
+            expected=f"{'stored' if not stored else 'lost'}, as read_door={declared!r} says",
+            got="stored" if stored else "lost",
+        )
 
 
 def _expected(request: LeafRequest) -> dict[str, str]:

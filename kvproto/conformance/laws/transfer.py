@@ -9,12 +9,14 @@ import torch
 from kvproto.protocols import (
     BlockScaled,
     DeclaresRegions,
+    DeclaresTraits,
     KVLeaf,
     KVPool,
     LayerIdReporting,
     StateTransferable,
     Transferable,
     buf_infos,
+    supports,
 )
 
 from ..broken import LawBroken
@@ -23,6 +25,9 @@ from ..law import has_layers, law
 from ..oracle import peek, poke
 from ..storage import owned_bytes
 from .leaf import OWNED
+
+_OTHER = ("component_groups", "page_envelope", "ratio_groups")
+"""Declared orders in which a region is not one layer's keys or values."""
 
 
 @law(
@@ -137,6 +142,43 @@ def layer_ids(bench: KVBench) -> None:
 
 
 @law(
+    "transfer.order",
+    Transferable,
+    KVLeaf,
+    applies=has_layers,
+    needs=OWNED,
+    check="keys of all layers, then values of all layers; a latent row is one region a layer",
+)
+def order(bench: KVBench) -> None:
+    """Regions come layer by layer: the keys of all layers first, then the values of all."""
+    if _orders_otherwise(bench.pool):
+        return
+    _fill_pages(bench)
+    places: list[tuple[Side, int]] = [
+        (side, layer_id) for side in bench.sides for layer_id in bench.layer_ids
+    ]
+    pointers, _, items = bench.pool.get_contiguous_buf_infos()
+    for entry, place in enumerate(places):
+        before = [bench.stored(*each) for each in places]
+        poke(pointers[entry] + items[entry], bytes(items[entry]))
+        pairs = zip(places, before, strict=True)
+        changed = [each for each, was in pairs if not torch.equal(was, bench.stored(*each))]
+        bench.expect(f"what entry {entry} holds, by side and layer", expected=[place], got=changed)
+
+
+@law(
+    "transfer.mem-pool",
+    Transferable,
+    check="None where the buffers come from torch's default allocator, as on the CPU they do",
+)
+def mem_pool(bench: KVBench) -> None:
+    """On the CPU there is no pool of memory beside torch's own, and asking for it is no error."""
+    bench.expect(
+        "maybe_get_custom_mem_pool()", expected=None, got=bench.pool.maybe_get_custom_mem_pool()
+    )
+
+
+@law(
     "transfer.regions",
     Transferable,
     DeclaresRegions,
@@ -158,6 +200,10 @@ def exported(pool: Transferable) -> list[tuple[int, int, int]]:
     if isinstance(pool, BlockScaled):
         tables.append(pool.get_kv_scale_buf_infos())
     return [entry for table in tables for entry in zip(*table, strict=True) if entry[1]]
+
+
+def _orders_otherwise(pool: object) -> bool:
+    return supports(pool, DeclaresTraits) and pool.pool_traits.transfer_layout in _OTHER
 
 
 def _page_bytes(bench: KVBench) -> int:
