@@ -16,8 +16,8 @@ __all__ = ["HiSparseAllocator"]
 class HiSparseAllocator(SlotAllocator, Protocol):
     """Can the allocator lend a token an id without a place on the device?
 
-    The ids it lends are logical; those with a device slot are in the mapping of the `HiSparse`
-    pool.
+    The ids it lends are logical, and `size` counts them; those with a device slot are in the
+    mapping of the `HiSparse` pool, and `available_size` is the smaller of both.
     """
 
     @property
