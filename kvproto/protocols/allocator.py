@@ -24,7 +24,7 @@ class SlotAllocator(Capability, Protocol):
 
     @property
     def size(self) -> int:
-        """Token slots that can be owned at once; of a pair the smaller side."""
+        """Token slots that can be owned at once, whole pages; of a pair the smaller side."""
         ...
 
     @property

@@ -28,7 +28,7 @@ class KVPool(Capability, Protocol):
 
     @property
     def size(self) -> int:
-        """Usable token slots; with the reserved page, locations run to `size + page_size`."""
+        """Usable token slots, in whole pages; locations run to `size + page_size`."""
         ...
 
     @property

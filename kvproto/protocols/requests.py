@@ -38,9 +38,10 @@ class Declined:
 class _RowsRequest:
     """The fields every leaf of token rows needs.
 
-    `size` counts usable token slots without the reserved page and must be a multiple of
-    `page_size`. `dtype` is what a stored element means. Layers are global ids
-    `start_layer .. start_layer + layer_num - 1`; `layer_num` may be 0.
+    `size` counts usable token slots without the reserved page and is a multiple of `page_size`:
+    engines count tokens by memory and round them down to whole pages before they ask, so that no
+    builder meets a last page that is short. `dtype` is what a stored element means. Layers are
+    global ids `start_layer .. start_layer + layer_num - 1`; `layer_num` may be 0.
     """
 
     size: int
@@ -62,12 +63,7 @@ class _RowsRequest:
             _at_least(self, name, 1)
         for name in ("layer_num", "start_layer"):
             _at_least(self, name, 0)
-        if self.size % self.page_size:
-            raise ValueError(
-                f"{type(self).__name__}.size={self.size}: not a multiple of page_size="
-                f"{self.page_size}, the last page would be short; round down to "
-                f"{self.size // self.page_size * self.page_size}"
-            )
+        _whole_pages(self, self.size, self.page_size)
         is_fp8 = self.dtype.itemsize == 1 and self.dtype.is_floating_point
         if is_fp8 and self.quant_scheme == "none":
             raise ValueError(
@@ -264,7 +260,10 @@ AllocatorKind = Literal["token", "paged"]
 class AllocatorRequest:
     """An allocator that hands out `size` slots, `page_size .. size + page_size - 1`.
 
-    `need_sort` asks for freed pages to come back in ascending order.
+    `size` is whole pages, as that of the pool is. `need_sort` asks for freed pages to come back in
+    ascending order.
+
+    :raises ValueError: for sizes below one, or not of whole pages.
     """
 
     kind: AllocatorKind
@@ -276,6 +275,15 @@ class AllocatorRequest:
     def __post_init__(self) -> None:
         for name in ("size", "page_size"):
             _at_least(self, name, 1)
+        _whole_pages(self, self.size, self.page_size)
+
+
+def _whole_pages(request: object, size: int, page_size: int) -> None:
+    if size % page_size:
+        raise ValueError(
+            f"{type(request).__name__}.size={size}: not a multiple of page_size={page_size}, the "
+            f"last page would be short; round down to {size // page_size * page_size}"
+        )
 
 
 def _at_least(request: object, name: str, minimum: int) -> None:

@@ -118,6 +118,12 @@ def test_strided_parts_and_empty_ones() -> None:
     ]
 
 
+@pytest.mark.parametrize("rank", [128, 512])
+def test_no_row_is_no_bytes_of_the_right_width(rank: int) -> None:
+    packed = pack_latent_rows(torch.zeros(0, 1, rank), torch.zeros(0, 1, 8))
+    assert packed.shape == (0, 1, packed_latent_width(rank, 8))
+
+
 def test_stored_rows_are_found_again_and_slot_zero_gives_zeros() -> None:
     latent, rope = parts(2)
     target = torch.zeros(5, 1, 656, dtype=torch.uint8)

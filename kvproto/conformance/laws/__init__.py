@@ -40,6 +40,7 @@ from . import (
     sync_free,
     traits,
     transfer,
+    whole_pages,
     wide,
 )
 
@@ -81,5 +82,6 @@ __all__ = [
     "sync_free",
     "traits",
     "transfer",
+    "whole_pages",
     "wide",
 ]

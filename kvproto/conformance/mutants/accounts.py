@@ -190,3 +190,14 @@ class TakesAllForOwnedAfterClear(TokenAllocator):
     def clear(self) -> None:
         super().clear()
         self._free._state.zero_()
+
+
+@mutant("alloc.whole-pages", serves=AllocatorRequest, build=alone)
+class CountsFreeTokens(PageAllocator):
+    def alloc_extend(self, *lens: Any, **named: Any) -> Tensor | None:
+        slots = super().alloc_extend(*lens, **named)
+        self._on_pages = 0 if slots is None else -len(slots) % self.page_size
+        return slots
+
+    def available_size(self) -> int:
+        return super().available_size() + getattr(self, "_on_pages", 0)

@@ -17,6 +17,13 @@ from kvproto.reference import MHALeaf
 from .registry import mutant
 
 
+@mutant("leaf.whole-pages", source="sgl-project/sglang#22384", serves=MHALeafRequest)
+class CountsSlotZero(MHALeaf):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.size += 1
+
+
 @mutant("declaration.half-offered", serves=MHALeafRequest)
 class HalfOffered(MHALeaf):
     def get_state_dim_per_tensor(self) -> list[int]:

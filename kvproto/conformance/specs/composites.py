@@ -41,11 +41,14 @@ def _mha(
     )
 
 
-def _mla(pages: int, page_size: int, layers: int) -> MLALeafRequest:
+def _mla(
+    pages: int, page_size: int, layers: int, dtype: torch.dtype = torch.bfloat16
+) -> MLALeafRequest:
     return MLALeafRequest(
         size=pages * page_size,
         page_size=page_size,
-        dtype=torch.bfloat16,
+        dtype=dtype,
+        quant_scheme="fp8_scaled" if dtype.itemsize == 1 else "none",
         kv_lora_rank=16,
         qk_rope_head_dim=8,
         layer_num=layers,
@@ -102,6 +105,8 @@ def _hybrid(name: str, full: LeafRequest, state: StatePoolRequest, *ids: int) ->
 
 
 _NONE = range(0)
+_FP8 = torch.float8_e4m3fn
+_FP8_FULL = _mha(4, 16, 1, heads=1, widths=(16, 8), dtype=_FP8)
 _WIDE = _mha(6, 16, 1, heads=1, widths=(16, 8))
 
 COMPOSITE_SPECS: tuple[Spec, ...] = (
@@ -112,9 +117,12 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
     _pair("page4-all-window", _mha(6, 4, 0), _mha(3, 4, 2), _NONE, range(6, 8)),
     _pair("page16-latent", _mla(4, 16, 1), _mla(3, 16, 2), range(3, 4), range(1, 3)),
     _pair("page64-index-keys", _dsa(4, 64, 2), _mla(2, 64, 1), range(2), range(2, 3)),
+    _pair("page16-fp8", _FP8_FULL, _mha(3, 16, 2, dtype=_FP8), range(3, 4), range(4, 6)),
+    _pair("page128", _mha(3, 128, 1), _mha(2, 128, 1), range(5, 6), range(6, 7)),
     _hybrid("page1", _mha(13, 1, 2), _state(0, 2), 1, 3),
     _hybrid("page16-odd-ids", _mha(4, 16, 3, heads=1, widths=(16, 8)), _state(8, 11), 10, 13, 17),
     _hybrid("page4-latent", _mla(6, 4, 1), _state(4, 6), 5),
+    _hybrid("page64-fp8-latent", _mla(3, 64, 2, _FP8), _state(2), 1, 4),
     _hybrid("page16-index-keys", _dsa(4, 16, 2), _state(0), 3, 7),
     _hybrid("page4-side-by-side", _mha(5, 4, 2), _state(6, 7), 6, 7),
     _hybrid("page4-state-only", _mha(4, 4, 0), _state(4, 5)),

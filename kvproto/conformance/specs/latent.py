@@ -11,9 +11,9 @@ from .spec import Spec
 __all__ = ["LATENT_SPECS"]
 
 
-def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype) -> Spec:
+def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype, pages: int = 6) -> Spec:
     request = MLALeafRequest(
-        size=6 * page_size,
+        size=pages * page_size,
         page_size=page_size,
         dtype=dtype,
         quant_scheme="fp8_scaled" if dtype.itemsize == 1 else "none",
@@ -57,6 +57,10 @@ LATENT_SPECS: tuple[Spec, ...] = (
     _mla("fp8-e4m3fn-page64", 64, range(1, 3), torch.float8_e4m3fn),
     _mla("fp8-e5m2-page1", 1, range(4, 5), torch.float8_e5m2),
     _mla("fp8-e4m3fnuz-page16", 16, range(2), torch.float8_e4m3fnuz),
+    _mla("fp8-e4m3fn-page128-stage", 128, range(6, 8), torch.float8_e4m3fn, pages=2),
+    _mla("fp8-e5m2-page256", 256, range(3, 4), torch.float8_e5m2, pages=2),
+    _dsa("bf16-page128", 128, range(2, 4)),
+    _dsa("packed-page256-stage", 256, range(1, 2), widths=(128, 8, 16), packed=True),
     _dsa("bf16-page64-stage", 64, range(8, 10), widths=(32, 8, 128)),
     _dsa("packed-page64", 64, range(2), widths=(512, 64, 128), packed=True),
     _dsa("packed-page16-stage", 16, range(3, 5), widths=(256, 8, 32), packed=True),
