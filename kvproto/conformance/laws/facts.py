@@ -88,7 +88,11 @@ def alloc_size(bench: AllocBench) -> None:
     logical = supports(pool, HiSparseAllocator)  # ids may be owned without a device slot
     bench.expect(
         "size, page_size, available_size()",
-        expected=(bench.request.size if logical else bench.usable, bench.page_size, bench.usable),
+        expected=(
+            len(bench.lendable) if logical else bench.usable,
+            bench.page_size,
+            bench.usable,
+        ),
         got=(pool.size, pool.page_size, pool.available_size()),
     )
 
