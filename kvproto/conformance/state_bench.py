@@ -75,6 +75,11 @@ class StateBench(Bench):
         named = named_tensors(self.pool.mamba_cache)
         return {k: t for k, t in named.items() if "intermediate" not in k and t.numel()}
 
+    def scratch(self) -> dict[str, Tensor]:
+        """The tensors of draft tokens, by name: `[layers, request rows, draft tokens, ...]`."""
+        named = named_tensors(self.pool.mamba_cache)
+        return {k: t for k, t in named.items() if "intermediate" in k and t.numel()}
+
     def fill(self, slot: int, value: float) -> None:
         """Set every element of a slot, in every tensor of every layer."""
         for tensor in self.tensors().values():

@@ -29,7 +29,12 @@ class StatePool(StateSliceable, Protocol):
 
     @property
     def mamba_cache(self) -> object:
-        """All state tensors, by name; those of convolutions are a list. `[layers, slots, ...]`."""
+        """All state tensors, by name; those of convolutions are a list. `[layers, slots, ...]`.
+
+        With speculative decoding also what verification leaves after each draft token, named
+        `intermediate_*`: `[layers, request rows, draft tokens, ...]`, the rows one more than there
+        are requests. It is scratch of a running request: no method here reads or writes it.
+        """
         ...
 
     @property
@@ -45,14 +50,17 @@ class StatePool(StateSliceable, Protocol):
         ...
 
     def clear_slots(self, indices: Tensor, /) -> None:
-        """Zero every tensor of every layer at `[n]` slots; negative ones are padding."""
+        """Zero every tensor of every layer at `[n]` slots; negative ones are padding.
+
+        Fixed-shape and without a host sync, NaN or not.
+        """
         ...
 
     def copy_from(self, src_indices: Tensor, dst_indices: Tensor, /) -> None:
         """Copy every tensor of slot `src_indices[i]` to `dst_indices[i]`, in every layer.
 
         The two sets are disjoint, or equal. Sources keep their state. Targets of 0 and below
-        are dropped.
+        are dropped. Fixed-shape and without a host sync.
         """
         ...
 

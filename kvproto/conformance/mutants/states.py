@@ -100,3 +100,30 @@ class HandsOutCopies(RecurrentStatePool):
     def mamba2_layer_cache(self, layer_id: int, /) -> Any:
         one = super().mamba2_layer_cache(layer_id)
         return replace(one, temporal=one.temporal.clone(), conv=[t.clone() for t in one.conv])
+
+
+@mutant("state.drafts", serves=StatePoolRequest)
+class KeepsDraftsOfEverySlot(RecurrentStatePool):
+    def __init__(self, *, spec_state_size: int | None = None, **named: Any) -> None:
+        super().__init__(spec_state_size=None, **named)
+
+
+@mutant("state.drafts-apart", serves=StatePoolRequest)
+class ClearsDraftsWithSlots(RecurrentStatePool):
+    def clear_slots(self, indices: Tensor, /) -> None:
+        rows = indices.clamp(max=self.mamba_cache.all_tensors()[-1].shape[1] - 1)
+        super().clear_slots(indices)
+        for tensor in self.mamba_cache.all_tensors()[1 + len(self.mamba_cache.conv) :]:
+            clear_slots(tensor, rows)
+
+
+@mutant("state.size", serves=StatePoolRequest)
+class CountsNoDrafts(RecurrentStatePool):
+    def get_kv_size_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.mamba_cache.persistent())
+
+
+@mutant("state.sync-free", source="sgl-project/sglang#36751", serves=StatePoolRequest)
+class FiltersPaddedSlots(RecurrentStatePool):
+    def clear_slots(self, indices: Tensor, /) -> None:
+        super().clear_slots(indices[indices > 0])

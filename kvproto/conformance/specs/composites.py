@@ -75,6 +75,8 @@ def _state(
     temporal: tuple[int, ...] = (2, 2, 2),
     size: int = 3,
     dtype: torch.dtype = torch.float32,
+    draft_tokens: int | None = None,
+    draft_rows: int | None = None,
 ) -> StatePoolRequest:
     return StatePoolRequest(
         size=size,
@@ -83,6 +85,8 @@ def _state(
         temporal_state_shape=temporal,
         conv_dtype=dtype,
         ssm_dtype=torch.float32,
+        speculative_num_draft_tokens=draft_tokens,
+        spec_state_size=draft_rows,
         device="cpu",
     )
 
@@ -131,6 +135,7 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
         "state-odd-shapes",
         _state(5, 9, 12, conv=((3, 5), (7, 1)), temporal=(1, 3), size=5, dtype=torch.bfloat16),
     ),
+    Spec("state-drafts", _state(1, 2, conv=((2, 4), (3, 1)), draft_tokens=4, draft_rows=2)),
     Spec("state-conv-only", _state(3, 4, temporal=(0,))),
 )
 """Window pairs, hybrids and recurrent state."""
