@@ -74,7 +74,8 @@ class ServingOptions:
     """How the model is served.
 
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
-    `window_pools`, windowed layers keep the whole context..
+    `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
+    every `window_eviction_interval` steps..
     """
 
     page_size: int = 1
@@ -90,6 +91,7 @@ class ServingOptions:
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
     chunked_prefill_size: int | None = 8192
+    window_eviction_interval: int = 128
     max_total_tokens: int | None = None
     max_running_requests: int | None = None
     context_len: int | None = None
@@ -98,7 +100,7 @@ class ServingOptions:
     speculative: SpeculativeOptions | None = None
 
     def __post_init__(self) -> None:
-        for name in ("page_size", "max_total_tokens", "max_running_requests", "context_len"):
+        for name in _COUNTS:
             _at_least_one(name, getattr(self, name))
         if not 0 < self.swa_full_tokens_ratio <= 1:
             raise PlanError(
@@ -111,6 +113,15 @@ class ServingOptions:
             raise PlanError(
                 "pre_alloc_size", self.pre_alloc_size, "rows are counted", "give 0 or more"
             )
+
+
+_COUNTS = (
+    "page_size",
+    "max_total_tokens",
+    "max_running_requests",
+    "context_len",
+    "window_eviction_interval",
+)
 
 
 def _at_least_one(name: str, value: int | None) -> None:

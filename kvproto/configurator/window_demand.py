@@ -23,7 +23,8 @@ def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int
     page = options.page_size
     speculative = options.speculative
     drafted = 1 if speculative is None else speculative.draft_tokens
-    held = window + drafted + page + _added_by_a_step(options)
+    stale = options.window_eviction_interval * drafted
+    held = window + stale + page + _added_by_a_step(options)
     total = held * max(1, requests // parallel.dp_attention_size)
     if options.role == "decode":
         total += (window + page) * options.pre_alloc_size

@@ -93,9 +93,9 @@ def test_running_requests_can_size_the_window_pool() -> None:
         max_running_requests=64,
         chunked_prefill_size=2048,
     )
-    # Each: the window, one token since the last eviction, a page begun, a page to decode into.
+    # Each: the window, 128 steps since the last eviction, a page begun, a page to decode into.
     # All: two chunks in flight, and a page.
-    assert made.tokens.window == -(-(64 * (128 + 1 + 16 + 16) + 2 * 2048 + 16) // 16) * 16
+    assert made.tokens.window == -(-(64 * (128 + 128 + 16 + 16) + 2 * 2048 + 16) // 16) * 16
 
 
 def test_a_model_of_windows_alone_has_one_pool() -> None:

@@ -1,0 +1,91 @@
+"""Our plans count what sglang's sizing code counts, but for the reserved pages that it forgets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from math import ceil
+from typing import Any
+
+import pytest
+
+from kvproto.configurator import (
+    MemoryBudget,
+    ModelShape,
+    ParallelLayout,
+    PoolPlan,
+    ServingOptions,
+    StateOptions,
+    example_config,
+    plan,
+)
+from kvproto.protocols import SWAPoolRequest, bytes_per_token
+from tests.interop import make_venv
+from tests.interop.report import ENVIRONMENT
+from tests.interop.sizing_cases import CASES, SizingCase
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    python = make_venv.usable_python()
+    if python is None:
+        why = make_venv.cannot_run() or make_venv.not_built()
+        pytest.skip(f"sglang interop did not run: {why}")
+    scratch = str(tmp_path_factory.mktemp("sglang"))
+    done = subprocess.run(
+        [python, "-m", "tests.interop.sizing"],
+        env=os.environ | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch},
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def ours(case: SizingCase, more: int = 0) -> PoolPlan:
+    shape = ModelShape.from_hf_config(example_config(case.model))
+    options = ServingOptions(
+        page_size=case.page_size,
+        kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        prefix_cache=case.prefix_cache,
+        swa_full_tokens_ratio=case.window_ratio,
+        max_running_requests=case.max_running_requests,
+        state=StateOptions(full_memory_ratio=case.state_ratio),
+    )
+    ranks, stage = ParallelLayout(tp_size=case.tp), 0
+    if case.layers is not None:
+        start, end = case.layers
+        rest = len(shape.layers) - end
+        ranks, stage = ParallelLayout(pp_size=3, pp_layers=(start, end - start, rest)), 1
+    budget = MemoryBudget.of_caches(case.budget + more)
+    return plan(shape, options, ranks, budget, pp_rank=stage)
+
+
+def reserved(made: PoolPlan, page_size: int) -> int:
+    """Bytes of the pages that nobody is given."""
+    match made.pool:
+        case SWAPoolRequest(full=full, window=window):
+            return page_size * (bytes_per_token(full) + bytes_per_token(window))
+        case _:
+            return page_size * made.bytes_per_token
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_sizes(theirs: dict[str, Any], case: SizingCase) -> None:
+    found, made = theirs[case.name], ours(case)
+    assert made.bytes_per_token == ceil(found["cell"])
+    assert (None if made.state is None else made.state.size) == found["state_slots"]
+    if made.state is None:
+        made = ours(case, reserved(made, case.page_size))
+        assert (made.tokens.full, made.tokens.window) == (
+            found["tokens"],
+            found["window_tokens"] or 0,
+        )
+    else:
+        # The state's share would grow with the budget; a page is all that may be missing.
+        assert found["tokens"] - made.tokens.full in {0, case.page_size}
