@@ -19,11 +19,32 @@ def owned_bytes(pool: object, slots: int) -> int:
 def owned_storages(pool: object, slots: int) -> dict[int, int]:
     """Their addresses, and the bytes of each."""
     seen: dict[int, int] = {}
-    for tensor in _flat(list(vars(pool).values())):
-        if isinstance(tensor, torch.Tensor) and tensor.numel() >= slots:
+    for tensor in _tensors(pool, set()):
+        if tensor.numel() >= slots:
             storage = tensor.untyped_storage()
             seen[storage.data_ptr()] = storage.nbytes()
     return seen
+
+
+def _tensors(owner: object, seen: set[int]) -> Iterable[torch.Tensor]:
+    """What an object holds, in lists, tuples and dictionaries, and what its parts hold.
+
+    A part is an object of a class from the same module or a sibling of it, that is no pool itself.
+    """
+    seen.add(id(owner))
+    for value in _flat(list(vars(owner).values())):
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif id(value) not in seen and _is_part(value, owner):
+            yield from _tensors(value, seen)
+
+
+def _is_part(value: object, owner: object) -> bool:
+    """Of a composite the leaves are no parts: they own their rows, and are looked at themselves."""
+    package = type(owner).__module__.rpartition(".")[0]
+    theirs = type(value).__module__.rpartition(".")[0]
+    is_pool = isinstance(value, type) or hasattr(type(value), "get_kv_size_bytes")
+    return bool(package) and package == theirs and hasattr(value, "__dict__") and not is_pool
 
 
 def _flat(value: object) -> Iterable[object]:

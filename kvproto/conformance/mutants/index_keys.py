@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -20,8 +22,14 @@ from .registry import mutant
 Infos = tuple[list[int], list[int], list[int]]
 
 
-@mutant("indexer.layers", source="sgl-project/sglang#30340", serves=DSALeafRequest)
-class IndexForgetsStartLayer(DSALeaf):
+@mutant("indexer.layers", serves=DSALeafRequest)
+class GivesEveryLayerPages(DSALeaf):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given | {"skip_topk_layers": None})
+
+
+@mutant("indexer.layers-foreign", source="sgl-project/sglang#30340", serves=DSALeafRequest)
+class IndexTakesAnyLayer(DSALeaf):
     def get_index_k_with_scale_buffer(self, layer_id: int) -> Tensor:
         return self.index_k_with_scale_buffer[layer_id - self.start_layer]
 

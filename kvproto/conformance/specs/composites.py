@@ -129,6 +129,7 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
     _hybrid("page64-fp8-latent", _mla(3, 64, 2, _FP8), _state(2), 1, 4),
     _hybrid("page16-index-keys", _dsa(4, 16, 2), _state(0), 3, 7),
     _hybrid("page4-side-by-side", _mha(5, 4, 2), _state(6, 7), 6, 7),
+    _hybrid("page64-index-keys", _dsa(2, 64, 2), _state(1), 0, 2),
     _hybrid("page4-state-only", _mha(4, 4, 0), _state(4, 5)),
     Spec("state-two-layers", _state(0, 2)),
     Spec(

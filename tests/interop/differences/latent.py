@@ -105,7 +105,7 @@ LATENT = (
     Difference(
         family=INDEXED,
         operation="index keys of the layer before the stage",
-        clause="indexer.layers",
+        clause="indexer.layers-foreign",
         sglang="answered with another layer",
         kvproto="ValueError",
         shown=Shown(True, "ValueError"),
