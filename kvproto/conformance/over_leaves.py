@@ -29,17 +29,31 @@ def binds_over_leaves(law: Law) -> bool:
     return law.family in _FAMILIES
 
 
-def relies_on(law: Law) -> tuple[str, str]:
-    """The families of laws that its leaves must keep for a composite to keep this one."""
-    return "leaf", law.id.split(".", 1)[1]
+_EVERY_ROW = ("leaf.layers-owned", "leaf.write-read", "leaf.read-doors", "leaf.geometry")
+_AT_ZERO = ("leaf.slot-zero", "leaf.negative-loc")
+_ALSO = {
+    "swa.padding": _AT_ZERO,
+    "swa.write-window": _AT_ZERO,
+    "swa.move": ("move.slot-zero",),
+    "swa.bare-loc": _AT_ZERO,
+}
+
+
+def relies_on(law: Law) -> tuple[str, ...]:
+    """The laws, and families of laws, that its leaves must keep for a composite to keep this one.
+
+    Window layers have no peer for some tokens, and send their rows to slot 0.
+    """
+    return (*_EVERY_ROW, law.id.split(".", 1)[1], *_ALSO.get(law.id, ()))
 
 
 def broken_by_leaves(results: Iterable[LawResult]) -> dict[str, str]:
-    """Of each family of laws that failed so far, the first that did."""
+    """The laws that failed so far, and of each family the first that did."""
     broken: dict[str, str] = {}
     for result in results:
         if result.status == "failed":
             broken.setdefault(result.rule.family, result.law)
+            broken[result.law] = result.law
     return broken
 
 
