@@ -14,6 +14,7 @@ from kvproto.protocols import (
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
+    StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
@@ -29,6 +30,7 @@ from .pair_bench import PairBench
 from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
 from .state_bench import StateBench
+from .state_rows_bench import StateRowsBench
 from .window_bench import PureBench
 
 __all__ = ["BENCHES", "bench_for"]
@@ -46,6 +48,7 @@ BENCHES: dict[type, type[Bench]] = {
     HiSparseAllocatorRequest: HiSparseBench,
     StateSlotsRequest: SlotsBench,
     RequestPoolRequest: RowsBench,
+    StateRequestPoolRequest: StateRowsBench,
 }
 """The bench of each kind of request; laws are run on the bench they are annotated with."""
 

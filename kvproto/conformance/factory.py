@@ -20,6 +20,8 @@ from kvproto.protocols import (
     SlotAllocator,
     StatePool,
     StatePoolRequest,
+    StateRequestPool,
+    StateRequestPoolRequest,
     StateSlotAllocator,
     StateSlotsRequest,
     SWAAllocator,
@@ -41,6 +43,7 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     HiSparseAllocatorRequest: ("an allocator of ids and device slots", HiSparseAllocator),
     StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
     RequestPoolRequest: ("a request pool", RequestPool),
+    StateRequestPoolRequest: ("a request pool with state", StateRequestPool),
     StatePoolRequest: ("a state pool", StatePool),
 }
 """What a request is for, and the protocol whose methods are its doors; all others are for pools."""

@@ -17,7 +17,7 @@ from .account_bench import numbers, slots
 from .bench import Bench
 from .broken import LawBroken
 
-__all__ = ["RequestStub", "RowsBench", "SlotsBench"]
+__all__ = ["Held", "RequestStub", "RowsBench", "SlotsBench"]
 
 
 class SlotsBench(Bench):
@@ -52,7 +52,7 @@ class SlotsBench(Bench):
 
 
 @dataclass
-class _Held:
+class Held:
     """What a request holds, as far as pools look."""
 
     req_pool_idx: int | None = None
@@ -67,7 +67,7 @@ class _Held:
 class RequestStub:
     """One of the engine's requests, as far as pools look at it."""
 
-    kv: _Held = field(default_factory=_Held)
+    kv: Held = field(default_factory=Held)
 
     @property
     def row(self) -> int | None:

@@ -15,7 +15,7 @@ from .bench import Bench
 from .broken import LawBroken
 from .oracle import peek
 
-__all__ = ["StateBench"]
+__all__ = ["StateBench", "named_tensors"]
 
 
 class StateBench(Bench):

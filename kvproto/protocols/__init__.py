@@ -62,6 +62,7 @@ from .sharded_allocator import ShardedAllocator
 from .size_reporting import SizeReporting
 from .sparse_index import SparseIndexed
 from .state_pool import StatePool, StateSlotAllocator
+from .state_requests import StateRequestPoolRequest
 from .state_transfer import StateSliceable, StateTransferable
 from .swa import SWACapable
 from .swa_allocator import SWAAllocator
@@ -187,6 +188,7 @@ __all__ = [
     "StatePool",
     "StatePoolRequest",
     "StateRequestPool",
+    "StateRequestPoolRequest",
     "StateSliceable",
     "StateSlotAllocator",
     "StateSlotsRequest",

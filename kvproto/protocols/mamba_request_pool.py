@@ -19,7 +19,13 @@ class StateRequestPool(RequestPool, Protocol):
     """Does a row of the pool come with a slot of recurrent state?
 
     `alloc` hands out both, `free` takes back the row only: state outlives a request while a
-    prefix cache keeps it, and is freed by `free_mamba_cache`.
+    prefix cache keeps it, and is freed by `free_mamba_cache`. A request that has a state slot
+    keeps it, be it from an earlier row or copied from a prefix. None comes back, with nothing
+    changed, also when there are too few state slots. `clear` takes those back with the rows.
+
+    Beside `kv.req_pool_idx` a pool reads and sets `kv.mamba_pool_idx` on requests, a tensor of no
+    dimension or None, and `kv.mamba_ping_pong_track_buffer` where it has extra buffers: a slot a
+    position, -1 where there is none yet.
     """
 
     @property

@@ -19,6 +19,7 @@ from .paged_allocator import PageAllocator
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
 from .state import RecurrentStatePool
+from .state_request_pool import StateReqToToken
 from .state_slot_allocator import StateSlots
 from .swa import SWAPool
 from .swa_allocator import SWAPairAllocator
@@ -42,6 +43,7 @@ __all__ = [
     "ReqToToken",
     "SWAPairAllocator",
     "SWAPool",
+    "StateReqToToken",
     "StateSlots",
     "TokenAllocator",
     "build_reference_leaf",

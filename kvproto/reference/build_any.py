@@ -10,6 +10,7 @@ from kvproto.protocols import (
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
+    StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
@@ -18,6 +19,8 @@ from .build_allocator import build_reference_allocator
 from .build_composite import build_reference_pool
 from .hisparse import DeviceLocations
 from .state import RecurrentStatePool
+from .state_request_pool import StateReqToToken
+from .state_slot_allocator import StateSlots
 
 __all__ = ["build_reference"]
 
@@ -37,5 +40,25 @@ def build_reference(request: Any, /) -> Any:
             return build_reference_allocator(request)
         case StatePoolRequest():
             return RecurrentStatePool(**request.keywords())
+        case StateRequestPoolRequest():
+            return _rows_with_state(request)
         case _:
             return build_reference_pool(request)
+
+
+def _rows_with_state(request: StateRequestPoolRequest) -> StateReqToToken:
+    rows, initial = request.rows, request.mamba_initial_tracking_slots
+    positions = request.mamba_ping_pong_track_buffer_size
+    return StateReqToToken(
+        size=rows.size,
+        max_context_len=rows.max_context_len,
+        device=rows.device,
+        enable_memory_saver=rows.enable_memory_saver,
+        mamba_pool=RecurrentStatePool(**request.state.keywords()),
+        mamba_allocator=StateSlots(request.state.size, rows.device),
+        enable_mamba_extra_buffer=initial > 0,
+        enable_mamba_extra_buffer_lazy=0 < initial < positions,
+        enable_overlap_schedule=positions == 2,
+        start_layer=request.start_layer,
+        pre_alloc_size=rows.pre_alloc_size,
+    )

@@ -54,7 +54,9 @@ class ReqToToken:
                 (rows, max_context_len), dtype=torch.int32, device=self.device
             )
         self.req_generation = torch.zeros(rows, dtype=torch.int64)
-        self.clear()
+        self._free_rows: list[int] = []
+        self._held: set[int] = set()
+        self._take_all_back()
 
     def write(self, indices: Any, values: Tensor, /) -> None:
         """Set entries, as in `req_to_token[indices] = values`; of any integer dtype."""
@@ -94,5 +96,9 @@ class ReqToToken:
 
     def clear(self) -> None:
         """Take all rows back; generations go on, and the table is not touched."""
-        self._free_rows = list(range(1, self.req_to_token.shape[0]))
-        self._held: set[int] = set()
+        self._take_all_back()
+
+    def _take_all_back(self) -> None:
+        """In place: pools that share their rows see it."""
+        self._free_rows[:] = range(1, self.req_to_token.shape[0])
+        self._held.clear()

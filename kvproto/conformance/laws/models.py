@@ -11,6 +11,7 @@ from kvproto.protocols import (
     HiSparseAllocatorRequest,
     PagedAllocator,
     SlotAllocator,
+    StateRequestPool,
     SWAAllocator,
     SWAAllocatorRequest,
 )
@@ -19,9 +20,11 @@ from ..account_bench import AllocBench
 from ..hisparse_bench import HiSparseBench
 from ..law import law
 from ..pair_bench import PairBench
+from ..state_rows_bench import StateRowsBench
 from ..window_bench import PureBench
 from .alloc import ACCOUNTS
 from .hisparse_alloc import PLACED
+from .state_rows import SLOTS
 from .swa_alloc import MAPPED
 
 
@@ -93,6 +96,24 @@ def device_model(bench: HiSparseBench) -> None:
     from ..models import DeviceMachine, play
 
     bench.note = _coverage(play(DeviceMachine, bench), DeviceMachine.RULES)
+
+
+def _with_hypothesis(_request: object) -> bool:
+    return find_spec("hypothesis") is not None
+
+
+@law(
+    "state-rows.model",
+    StateRequestPool,
+    applies=_with_hypothesis,
+    needs=SLOTS,
+    check="replay the calls of the finding; each is what the pool was called with",
+)
+def state_rows_model(bench: StateRowsBench) -> None:
+    """Whatever is called in whatever order, rows and state slots have the owners of a model."""
+    from ..models import StateRowsMachine, play
+
+    bench.note = _coverage(play(StateRowsMachine, bench), StateRowsMachine.RULES)
 
 
 def _coverage(ran: Counter[str], rules: frozenset[str]) -> str:

@@ -8,6 +8,7 @@ from .pair_machine import PairMachine
 from .play import play
 from .pure_machine import PureMachine
 from .slots_machine import SlotsMachine
+from .state_rows_machine import StateRowsMachine
 
 __all__ = [
     "DeviceMachine",
@@ -17,5 +18,6 @@ __all__ = [
     "Request",
     "SlotsMachine",
     "Space",
+    "StateRowsMachine",
     "play",
 ]

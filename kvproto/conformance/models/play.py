@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 
-from ..account_bench import AllocBench
+from ..bench import Bench
 from ..broken import LawBroken
 from ..one_thread import one_thread
 from .page_model import Differs
@@ -48,12 +48,12 @@ class _Enough(BaseException):
 class _Game:
     """What is known between the runs of a machine."""
 
-    bench: AllocBench
+    bench: Bench
     calls: list[str] = field(default_factory=list[str])
     shortest: tuple[list[str], Exception] | None = None
     tries: int = _TRIES
 
-    def begin(self) -> AllocBench:
+    def begin(self) -> Bench:
         """A bench with a fresh allocator."""
         if self.shortest is not None:
             self.tries -= 1
@@ -80,7 +80,7 @@ class _Game:
         return LawBroken(told, expected="no exception", got=got)
 
 
-def play(machine: Any, bench: AllocBench) -> Counter[str]:
+def play(machine: Any, bench: Bench) -> Counter[str]:
     """How often each rule ran; the same sequences for the same seed.
 
     :raises LawBroken: with the shortest sequence of calls that was found to fail.

@@ -21,6 +21,7 @@ from . import (
     regions,
     row_access,
     row_accounts,
+    state_rows,
     states,
     window_pairs,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "row_access",
     "row_accounts",
     "run_mutants",
+    "state_rows",
     "states",
     "window_pairs",
 ]

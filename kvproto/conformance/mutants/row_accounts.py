@@ -101,9 +101,9 @@ class KeepsTheCallersStateSlots(StateSlots):
 
 @mutant("request.rows", serves=RequestPoolRequest, build=rows)
 class LendsThePaddingRow(ReqToToken):
-    def clear(self) -> None:
-        super().clear()
-        self._free_rows = list(range(self.req_to_token.shape[0] - 1))
+    def _take_all_back(self) -> None:
+        super()._take_all_back()
+        self._free_rows[:] = range(self.req_to_token.shape[0] - 1)
 
 
 @mutant("request.write", serves=RequestPoolRequest, build=rows)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from kvproto.protocols import (
     AllocatorKind,
     AllocatorRequest,
     HiSparseAllocatorRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    StatePoolRequest,
+    StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
@@ -51,6 +55,33 @@ def _device_subset(name: str, pages: int, page_size: int, **options: Any) -> Spe
     return Spec(f"hisparse-{name}", request)
 
 
+def _state_rows(
+    name: str, rows: int, positions: Any = 2, initial: Any = 0, pre_alloc_size: int = 0
+) -> Spec:
+    """Enough state slots for all rows and some to spare, as a prefix cache needs."""
+    table = RequestPoolRequest(
+        size=rows, max_context_len=6, device="cpu", pre_alloc_size=pre_alloc_size
+    )
+    count = rows + table.pre_alloc_size + 3
+    state = StatePoolRequest(
+        size=count * (1 + initial),
+        mamba_layer_ids=(4, 6),
+        conv_state_shape=((2, 3),),
+        temporal_state_shape=(2, 2),
+        conv_dtype=torch.float32,
+        ssm_dtype=torch.float32,
+        device="cpu",
+    )
+    request = StateRequestPoolRequest(
+        rows=table,
+        state=state,
+        mamba_ping_pong_track_buffer_size=positions,
+        mamba_initial_tracking_slots=initial,
+        start_layer=4,
+    )
+    return Spec(f"rows-state{name}", request)
+
+
 ACCOUNT_SPECS: tuple[Spec, ...] = (
     _slots("token", 9, 1),
     _slots("token", 9, 1, need_sort=True),
@@ -75,5 +106,10 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
         "rows-pre-alloc",
         RequestPoolRequest(size=3, max_context_len=5, device="cpu", pre_alloc_size=2),
     ),
+    _state_rows("", 4),
+    _state_rows("-snapshots", 3, initial=2),
+    _state_rows("-one-snapshot", 3, positions=1, initial=1),
+    _state_rows("-lazy-snapshots", 3, initial=1),
+    _state_rows("-pre-alloc", 3, pre_alloc_size=2),
 )
 """Every kind of account."""
