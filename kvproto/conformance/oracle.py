@@ -81,7 +81,9 @@ class Oracle:
         if region is None:
             return self._reader.stored_bytes(side, layer_id)
         pages = range(region.page_count)
-        parts = sorted(region.fields, key=lambda field: field.offset)
+        beside = {"key", "value", "padding"} - {side}
+        fields = [field for field in region.fields if field.name not in beside]
+        parts = sorted(fields, key=lambda field: field.offset)
         return side_by_side([_gather(region, field, layer_id, pages) for field in parts])
 
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
@@ -113,7 +115,7 @@ class Oracle:
 
     def _region(self, names: Sequence[str], layer_id: int) -> BufferRegion | None:
         for region in self.regions or ():
-            if layer_id in region.layer_ids and region.fields[0].name in names:
+            if layer_id in region.layer_ids and any(f.name in names for f in region.fields):
                 return region
         return None
 
@@ -133,6 +135,7 @@ def _rows(region: BufferRegion, side: Side, layer_id: int, pages: Iterable[int])
 
 
 def _gather(region: BufferRegion, field: Field, layer_id: int, pages: Iterable[int]) -> Tensor:
+    field = region.in_layer(layer_id, field)
     offsets = torch.tensor(field.offset)
     for axis in field.axes:
         along = torch.tensor([axis.offset(i) for i in range(axis.size)])

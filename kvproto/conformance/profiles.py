@@ -42,6 +42,7 @@ PROFILES = (
     Profile("SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "composite")),
     Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
     Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer",)),
+    Profile("page envelopes", "PageEnvelope", ("PageEnvelope",), ("envelope",)),
     Profile("scheduling", "SlotAllocator", ("SlotAllocator",), ("alloc", "swa-alloc")),
     Profile("batching", "RequestPool", ("RequestPool",), ("request",)),
     Profile("state slots", "StateSlotAllocator", ("StateSlotAllocator",), ("state-slots",)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from .regions import BufferRegion
@@ -29,7 +31,8 @@ class HostRegion:
 
     Everything follows from the region as it is stored; no nominal width is asked for. In
     `page_first` a region whose tokens' bytes do not lie together, such as an index page with all
-    its scales at the end, is kept by whole pages, as in `page_first_direct`.
+    its scales at the end, is kept by whole pages, as in `page_first_direct`. Envelopes of all
+    layers are kept whole in every layout; a layer's spans are its own rows in them.
 
     :raises ValueError: for less than one page.
     """
@@ -50,7 +53,7 @@ class HostRegion:
     @property
     def page_bytes(self) -> int:
         """Bytes of a page in all layers."""
-        return len(self.region.layer_ids) * self.region.bytes_per_page
+        return len(self.region.bases) * self.region.bytes_per_page
 
     def spans(self, layer_id: int, page: int) -> tuple[HostSpan, ...]:
         """The pieces of a host page that belong to a global layer id, in order.
@@ -64,6 +67,8 @@ class HostRegion:
         if not 0 <= page < self.page_count:
             raise IndexError(f"host page {page} is outside 0..{self.page_count - 1}")
         at, whole = region.layer_ids.index(layer_id), region.bytes_per_page
+        if region.is_envelope:
+            return tuple(_in_envelope(region, layer_id, page * whole))
         if self.layout == "layer_first":
             return (HostSpan((at * self.page_count + page) * whole, 0, whole),)
         if self.layout == "page_first_direct" or not _has_token_rows(region):
@@ -74,6 +79,17 @@ class HostRegion:
             HostSpan(((first + token) * layers + at) * row, token * row, row)
             for token in range(region.page_size)
         )
+
+
+def _in_envelope(region: BufferRegion, layer_id: int, first: int) -> Iterator[HostSpan]:
+    """A layer's rows, token after token, in a host page that begins at `first`."""
+    for field in (region.in_layer(layer_id, f) for f in region.fields if f.name != "padding"):
+        token, *row = field.axes
+        dense = prod(axis.size for axis in row) * field.element_bytes
+        if sum(axis.span for axis in row) + field.element_bytes != dense:
+            raise ValueError(f"{field.name} rows of an envelope must be runs of bytes")
+        for at in (field.offset + token.offset(i) for i in range(token.size)):
+            yield HostSpan(first + at, at, dense)
 
 
 def _has_token_rows(region: BufferRegion) -> bool:

@@ -17,8 +17,9 @@ __all__ = [
     "row_major",
 ]
 
-AxisName = Literal["token", "head", "dim", "group"]
-"""Token within the page, head, element of a head's row, block of elements that share a scale."""
+AxisName = Literal["token", "layer", "head", "dim", "group"]
+"""Token within the page, layer where a page holds all of them, head, element of a head's row, block
+of elements that share a scale."""
 
 FieldName = Literal[
     "key",
@@ -31,8 +32,10 @@ FieldName = Literal[
     "key_scale",
     "value_scale",
     "state",
+    "padding",
 ]
-"""What the bytes are; `scale` where a region or a row has only one kind of it."""
+"""What the bytes are; `scale` where a region or a row has only one kind of it. `padding` is read by
+nobody."""
 
 ElementType = Literal[
     "bfloat16",

@@ -16,7 +16,8 @@ __all__ = ["PageEnvelope", "PageEnvelopeView"]
 class PageEnvelope(Capability, Protocol):
     """Is a page of all layers one envelope, that can be moved and zeroed as a whole?
 
-    The pool is a view: the allocator owns the placement, and hands out virtual ids.
+    The pool may be a view of memory that it shares, in which an allocator of virtual ids owns the
+    placement. Page 0 is the reserved one.
     """
 
     @property
@@ -27,14 +28,15 @@ class PageEnvelope(Capability, Protocol):
     def move_physical_pages(self, tgt_pages: Tensor, src_pages: Tensor, page_size: int, /) -> None:
         """Copy envelopes `src_pages[i]` to `tgt_pages[i]`: physical pages of `page_size` slots.
 
-        The two sets are disjoint; empty is legal.
+        Every layer and whatever else is in them goes along. The two sets are disjoint; empty is
+        legal. Targets of 0 and below are dropped.
 
         :raises ValueError: for another page size than the envelope's.
         """
         ...
 
     def zero_physical_pages(self, phys_pages: Tensor, /) -> None:
-        """Zero whole envelopes, when the allocator hands them out."""
+        """Zero whole envelopes, when the allocator hands them out; empty is legal."""
         ...
 
 

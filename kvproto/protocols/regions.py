@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, runtime_checkable
 
 from ._capability import Capability
@@ -56,8 +56,11 @@ class BufferRegion:
     where inside a page; the first axis of each is the token within the page. `page_count`
     includes the reserved page 0. `alignment` is what every base is a multiple of.
 
+    Where a page is an envelope of all layers, there is one base for them together, and the second
+    axis of every field that is not padding is the layer: step `i` is `layer_ids[i]`.
+
     :raises ValueError: for bases that do not match the layers or the alignment, fields that
-        leave the page, pages that overlap.
+        leave the page, pages that overlap, a layer axis of another length or place.
     """
 
     layer_ids: tuple[int, ...]
@@ -77,7 +80,7 @@ class BufferRegion:
 
     def _problems(self) -> list[str]:
         problems: list[str] = []
-        if len(self.bases) != len(self.layer_ids):
+        if len(self.bases) != (1 if self.is_envelope else len(self.layer_ids)):
             problems.append(f"{len(self.bases)} bases for {len(self.layer_ids)} layers")
         if len(set(self.layer_ids)) != len(self.layer_ids):
             problems.append(f"a layer is named twice in {self.layer_ids}")
@@ -90,12 +93,23 @@ class BufferRegion:
                 problems.append(f"{field.name} ends at byte {field.end} of {self.bytes_per_page}")
             if field.axes[0].name != "token" or field.axes[0].size != self.page_size:
                 problems.append(f"{field.name}'s first axis is not {self.page_size} tokens")
+            if self.is_envelope and field.name != "padding" and not self._has_layers(field):
+                problems.append(f"{field.name}'s second axis is not {len(self.layer_ids)} layers")
         return problems
+
+    def _has_layers(self, field: Field) -> bool:
+        sizes = [axis.size for axis in field.axes[1:2] if axis.name == "layer"]
+        return sizes == [len(self.layer_ids)]
+
+    @property
+    def is_envelope(self) -> bool:
+        """Whether a page holds all layers."""
+        return any(axis.name == "layer" for field in self.fields for axis in field.axes)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all layers, the reserved page included, gaps between pages not."""
-        return len(self.layer_ids) * self.page_count * self.bytes_per_page
+        return len(self.bases) * self.page_count * self.bytes_per_page
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -112,27 +126,42 @@ class BufferRegion:
                 return field
         raise KeyError(f"no field '{name}', there are {', '.join(f.name for f in self.fields)}")
 
+    def in_layer(self, layer_id: int, field: Field) -> Field:
+        """The field as a page of that layer alone has it: without a layer axis, from its place.
+
+        :raises ValueError: for a layer the region does not hold.
+        """
+        step = self._place(layer_id)
+        if not any(axis.name == "layer" for axis in field.axes):
+            return field
+        token, layer, *rest = field.axes
+        return replace(field, axes=(token, *rest), offset=field.offset + layer.offset(step))
+
     def page_address(self, layer_id: int, page: int) -> int:
-        """Address of the first byte of a page of a global layer.
+        """Address of the first byte of a page of a global layer, which an envelope shares.
 
         :raises ValueError: for a layer the region does not hold.
         :raises IndexError: for a page outside `0 <= page < page_count`.
         """
-        if layer_id not in self.layer_ids:
-            raise ValueError(f"layer_id {layer_id} is not here, the region holds {self.layer_ids}")
+        step = self._place(layer_id)
         if not 0 <= page < self.page_count:
             raise IndexError(f"page {page} is outside 0..{self.page_count - 1}")
-        return self.bases[self.layer_ids.index(layer_id)] + page * self.page_stride
+        return self.bases[0 if self.is_envelope else step] + page * self.page_stride
+
+    def _place(self, layer_id: int) -> int:
+        if layer_id not in self.layer_ids:
+            raise ValueError(f"layer_id {layer_id} is not here, the region holds {self.layer_ids}")
+        return self.layer_ids.index(layer_id)
 
     def address(self, layer_id: int, page: int, token: int, *index: int, field: str = "") -> int:
-        """Address of one element: token `token` of a page, then an index per further axis.
+        """Address of one element: token `token` of a page, then an index per axis after the layer.
 
         Without `index` it is the element at 0 of every further axis, the start of the token's
         row in dense layouts. `field` may be left out where there is only one.
 
         :raises ValueError, IndexError, KeyError: as `page_address`, `Field.at` and `field`.
         """
-        part = self.field(field) if field else self.fields[0]
+        part = self.in_layer(layer_id, self.field(field) if field else self.fields[0])
         rest = index or (0,) * (len(part.axes) - 1)
         return self.page_address(layer_id, page) + part.at(token, *rest)
 
@@ -154,6 +183,8 @@ class DeclaresRegions(Capability, Protocol):
 
 def buf_infos(regions: Sequence[BufferRegion]) -> tuple[list[int], list[int], list[int]]:
     """`(ptrs, lens, item_lens)` as `Transferable` gives them, one entry per region and layer.
+
+    A region of envelopes is one entry.
 
     :raises ValueError: for pages with gaps between them, which this form cannot express.
     """

@@ -15,6 +15,7 @@ from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
+from .page_envelope import PageEnvelopeLeaf
 from .paged_allocator import PageAllocator
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
@@ -38,6 +39,7 @@ __all__ = [
     "MXFP8Leaf",
     "NVFP4Leaf",
     "PageAllocator",
+    "PageEnvelopeLeaf",
     "PureSWAAllocator",
     "RecurrentStatePool",
     "ReqToToken",

@@ -14,12 +14,14 @@ from kvproto.protocols import (
 )
 
 from .dsa import DSALeaf
+from .envelope_layout import envelope_misfit
 from .fp4 import FP4Leaf
 from .mha import MHALeaf
 from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
+from .page_envelope import PageEnvelopeLeaf
 from .row_layouts import LAYOUTS, RowLayoutName, misfit
 
 __all__ = ["build_reference_leaf"]
@@ -65,6 +67,8 @@ def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
             quant_scheme="none" | "fp8_scaled",
         ):
             return _rows(request, layout)
+        case MHALeafRequest(layout="page_envelope", quant_scheme="none" | "fp8_scaled"):
+            return _envelopes(request)
         case MHALeafRequest(layout="nhd", quant_scheme="mxfp8"):
             scales = request.block_scale_layout
             return maybe_validate(MXFP8Leaf(**keywords, scale_layout=scales))
@@ -73,10 +77,9 @@ def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
         case MHALeafRequest(layout="nhd", quant_scheme="nvfp4"):
             return maybe_validate(NVFP4Leaf(**keywords))
         case _:
-            built = (
-                f"{', '.join(map(repr, LAYOUTS))} with 'none' or 'fp8_scaled', and 'nhd' with "
-                "'mxfp8', 'fp4_mx16' or 'nvfp4'"
-            )
+            plain = ", ".join(map(repr, (*LAYOUTS, "page_envelope")))
+            scaled = "'nhd' with 'mxfp8', 'fp4_mx16' or 'nvfp4'"
+            built = f"{plain} with 'none' or 'fp8_scaled', and {scaled}"
             return _declined("MHA", request, built)
 
 
@@ -96,6 +99,13 @@ def _rows(request: MHALeafRequest, layout: RowLayoutName) -> MHALeaf | Declined:
     if reason := misfit(layout, request.page_size, widths, request.dtype.itemsize):
         return Declined(reason)
     return maybe_validate(MHALeaf(**request.keywords()))
+
+
+def _envelopes(request: MHALeafRequest) -> PageEnvelopeLeaf | Declined:
+    widths = request.head_dim, request.value_head_dim
+    if reason := envelope_misfit(request.head_num, widths, request.dtype.itemsize):
+        return Declined(reason)
+    return maybe_validate(PageEnvelopeLeaf(**request.keywords()))
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

@@ -175,6 +175,7 @@ def composite_traits(
     told = [cast("DeclaresTraits", side.leaf).pool_traits for side in sides]
     doors: list[ReadDoor] = [traits.read_door for traits in told if traits.read_door != "alias"]
     indexed = [traits.index_scheme for traits in told if traits.index_scheme != "none"]
+    transfers = {traits.transfer_layout for traits in told}
     return replace(
         told[0],
         kind=kind,
@@ -183,5 +184,7 @@ def composite_traits(
         state_index_space=state_index_space,
         read_door=doors[0] if doors else "alias",
         index_scheme=indexed[0] if indexed else "none",
-        transfer_layout="component_groups" if indexed else "per_layer",
+        transfer_layout=transfers.pop()
+        if len(transfers) == 1 and not indexed
+        else "component_groups",
     )

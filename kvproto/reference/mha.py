@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kvproto.kernels import prefix_locations
 from kvproto.kernels.fp8 import Scale
-from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
+from kvproto.protocols import AttentionLayer, BufferRegion, Layout, PoolTraits, WriteLocation
 
 from .elements import check_geometry
 from .layers import OwnedLayers
@@ -50,7 +50,7 @@ class MHALeaf(RowLeaf):
     k_buffer: list[Tensor]
     v_buffer: list[Tensor]
     pool_traits: PoolTraits
-    kv_cache_layout: RowLayoutName
+    kv_cache_layout: Layout
 
     def __init__(
         self,
@@ -84,10 +84,9 @@ class MHALeaf(RowLeaf):
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, device, layers)
         self.head_num, self.head_dim = head_num, head_dim
-        with kv_cache_region(enable_memory_saver):
-            self.k_buffer = self._allocated(self._geometry("key", head_dim))
-            self.v_buffer = self._allocated(self._geometry("value", self.v_head_dim))
         keys, values = self._geometry("key", head_dim), self._geometry("value", self.v_head_dim)
+        with kv_cache_region(enable_memory_saver):
+            self.k_buffer, self.v_buffer = self._allocated(layout, keys, values)
         self._keys = RowSide.over(self.k_buffer, layout, keys)
         self._values = RowSide.over(self.v_buffer, layout, values)
 
@@ -95,9 +94,14 @@ class MHALeaf(RowLeaf):
         pages = self.size // self.page_size + 1
         return RowGeometry(kind, pages, self.page_size, self.head_num, width, self.dtype.itemsize)
 
-    def _allocated(self, rows: RowGeometry) -> list[Tensor]:
-        layout, layers = self.kv_cache_layout, self.layer_num
-        return zeros_for(layout, rows, layers, self.store_dtype, self.device)
+    def _allocated(
+        self, layout: RowLayoutName, keys: RowGeometry, values: RowGeometry
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        k_buffer, v_buffer = (
+            zeros_for(layout, rows, self.layer_num, self.store_dtype, self.device)
+            for rows in (keys, values)
+        )
+        return k_buffer, v_buffer
 
     def get_v_head_dim(self) -> int:
         """The width of a value head, without naming a layer."""

@@ -25,7 +25,7 @@ def geometry(bench: KVBench) -> None:
         pages = (region.page_size * region.page_count, region.bytes_per_page % region.page_size)
         call = f"region of {_named(region)}: slots, and bytes of a page beyond whole tokens"
         bench.expect(call, expected=(bench.slots, 0), got=pages)
-    per_token = sum(len(r.layer_ids) * r.bytes_per_page // r.page_size for r in regions)
+    per_token = sum(len(r.bases) * r.bytes_per_page // r.page_size for r in regions)
     owned = owned_bytes(bench.pool, bench.slots)
     if per_token * bench.slots != owned:
         raise LawBroken(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 
 import torch
 
 from kvproto.protocols import (
     BlockScaled,
+    BufferRegion,
     DeclaresRegions,
     DeclaresTraits,
     KVLeaf,
@@ -207,7 +209,18 @@ def _orders_otherwise(pool: object) -> bool:
 
 
 def _page_bytes(bench: KVBench) -> int:
-    return sum(map(bench.token_bytes, bench.page_layer_ids)) * bench.request.page_size
+    rows = sum(map(bench.token_bytes, bench.page_layer_ids)) * bench.request.page_size
+    return rows + sum(padding_bytes(region) for region in _declared(bench.pool))
+
+
+def _declared(pool: object) -> tuple[BufferRegion, ...]:
+    return pool.buffer_regions() if isinstance(pool, DeclaresRegions) else ()
+
+
+def padding_bytes(region: BufferRegion) -> int:
+    """Bytes of a page that the region says are nothing's, in all its layers."""
+    padding = [prod(f.shape) * f.element_bytes for f in region.fields if f.name == "padding"]
+    return len(region.bases) * sum(padding)
 
 
 def _fill_pages(bench: KVBench) -> None:

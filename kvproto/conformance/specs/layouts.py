@@ -60,5 +60,13 @@ LAYOUT_SPECS: tuple[Spec, ...] = (
         pages=3,
     ),
     _rows("vectorized_5d", "fp32-page4", 4, range(1, 3), widths=(8, 4), dtype=torch.float32),
+    _rows("page_envelope", "bf16-page1", 1, range(2), pages=9),
+    _rows("page_envelope", "bf16-page16-stage", 16, range(8, 11), heads=1, widths=(24, 16)),
+    _rows("page_envelope", "fp16-page64-padded", 64, range(1, 2), heads=1, dtype=torch.float16),
+    _rows("page_envelope", "fp8-e4m3fn-page4", 4, range(2, 4), dtype=torch.float8_e4m3fn),
+    _rows("page_envelope", "no-layers", 16, range(4, 4)),
 )
-"""By head, by page, and 16 bytes at a time; a page of `vectorized_5d` is whole vectors."""
+"""By head, by page, 16 bytes at a time, and all layers together.
+
+A page of `vectorized_5d` is whole vectors; some entries of envelopes end in padding.
+"""
