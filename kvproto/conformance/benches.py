@@ -13,6 +13,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    SparseIndexLeafRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     StateSlotsRequest,
@@ -29,6 +30,7 @@ from .latent_bench import LatentBench
 from .pair_bench import PairBench
 from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
+from .sparse_bench import SparseIndexBench
 from .state_bench import StateBench
 from .state_rows_bench import StateRowsBench
 from .window_bench import PureBench
@@ -39,6 +41,7 @@ BENCHES: dict[type, type[Bench]] = {
     MHALeafRequest: KVBench,
     MLALeafRequest: LatentBench,
     DSALeafRequest: LatentBench,
+    SparseIndexLeafRequest: SparseIndexBench,
     SWAPoolRequest: SWABench,
     HybridPoolRequest: HybridBench,
     StatePoolRequest: StateBench,

@@ -15,6 +15,7 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    SparseIndexLeafRequest,
 )
 
 from .bench import Bench
@@ -23,7 +24,7 @@ from .oracle import Oracle, oracle_for
 from .row_access import RowAccess
 from .stored_rows import Side
 
-__all__ = ["KVBench", "LayerStub", "Side", "WriteLoc"]
+__all__ = ["KVBench", "LayerStub", "Side", "WriteLoc", "has_heads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class KVBench(Bench):
     @property
     def sides(self) -> tuple[Side, ...]:
         """What a token has of its own: a latent row is its own value."""
-        return ("key", "value") if isinstance(self.request, MHALeafRequest) else ("key",)
+        return ("key", "value") if has_heads(self.request) else ("key",)
 
     @property
     def packed(self) -> bool:
@@ -117,7 +118,10 @@ class KVBench(Bench):
     def row_shape(self, side: Side, layer_id: int | None = None) -> tuple[int, int]:
         """Heads and width of a row; of the first layer by default, where layers differ."""
         match self.request:
-            case MHALeafRequest(head_num=heads, head_dim=width):
+            case (
+                MHALeafRequest(head_num=heads, head_dim=width)
+                | SparseIndexLeafRequest(head_num=heads, head_dim=width)
+            ):
                 return heads, width if side == "key" else self.request.value_head_dim
             case (
                 MLALeafRequest(kv_lora_rank=rank, qk_rope_head_dim=rope)
@@ -185,3 +189,8 @@ class KVBench(Bench):
             if slot := self.slot_of(loc, layer_id):
                 expected[slot] = row.float()
         self.expect_same(call, self.stored(side, layer_id), expected, f"{side} row")
+
+
+def has_heads(request: object, /) -> bool:
+    """For laws about rows of keys and of values, by head."""
+    return isinstance(request, MHALeafRequest | SparseIndexLeafRequest)

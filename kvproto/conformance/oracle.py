@@ -106,6 +106,13 @@ class Oracle:
         scales = _gather(region, region.field("scale"), layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
 
+    def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor | None:
+        """Index rows by head of a layer, `[slots, heads, width]`; None where no region has them."""
+        region = self._region((name,), layer_id)
+        if region is None:
+            return None
+        return _gather(region, region.field(name), layer_id, range(region.page_count))
+
     @property
     def _reader(self) -> AccessReader | DoorReader:
         """For what no region holds."""

@@ -43,6 +43,7 @@ PROFILES = (
     Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
     Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer",)),
     Profile("page envelopes", "PageEnvelope", ("PageEnvelope",), ("envelope",)),
+    Profile("index rows", "SparseIndexed", ("SparseIndexed",), ("sparse",)),
     Profile("scheduling", "SlotAllocator", ("SlotAllocator",), ("alloc", "swa-alloc")),
     Profile("batching", "RequestPool", ("RequestPool",), ("request",)),
     Profile("state slots", "StateSlotAllocator", ("StateSlotAllocator",), ("state-slots",)),

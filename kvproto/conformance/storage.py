@@ -8,6 +8,8 @@ from typing import cast
 
 import torch
 
+from kvproto.protocols import KeyOnly, KVPool
+
 __all__ = ["owned_bytes", "owned_storages", "storage_bytes"]
 
 
@@ -48,7 +50,9 @@ def _is_part(value: object, owner: object) -> bool:
 
 
 def _flat(value: object) -> Iterable[object]:
-    """The value, or what lists, tuples and dictionaries hold, however deep."""
+    """The value, or what lists, tuples, dictionaries and pools in a pool hold, however deep."""
+    if isinstance(value, (KVPool, KeyOnly)):
+        value = vars(value)
     if isinstance(value, dict):
         value = list(cast("dict[object, object]", value).values())
     if not isinstance(value, (list, tuple)):

@@ -26,6 +26,7 @@ from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .row_tiles import RowTiles, Tiles
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
+from .store_row_sets import store_row_sets
 from .store_rows import store_rows
 from .store_tiled_rows import store_tiled_rows
 from .to_stored import to_stored
@@ -64,6 +65,7 @@ __all__ = [
     "store_index_keys",
     "store_interleaved_scales",
     "store_latent_rows",
+    "store_row_sets",
     "store_rows",
     "store_tiled_rows",
     "to_fp8",

@@ -56,6 +56,7 @@ from .requests import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    SparseIndexLeafRequest,
 )
 from .resumable import Resumable
 from .sharded_allocator import ShardedAllocator
@@ -183,6 +184,7 @@ __all__ = [
     "ShardedAllocator",
     "SizeReporting",
     "SlotAllocator",
+    "SparseIndexLeafRequest",
     "SparseIndexed",
     "StateIndexSpace",
     "StatePool",

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, assert_never
 
 from .composite_requests import HybridPoolRequest, SWAPoolRequest
-from .requests import DSALeafRequest, MHALeafRequest, MLALeafRequest
+from .requests import DSALeafRequest, MHALeafRequest, MLALeafRequest, SparseIndexLeafRequest
 
 if TYPE_CHECKING:
     from .composite_requests import PoolRequest, StatePoolRequest
@@ -35,6 +35,11 @@ def bytes_per_token(request: LeafRequest) -> int:
             rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
             keyed = request.layer_num - sum(request.skip_topk_layers)
             return rows + keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
+        case SparseIndexLeafRequest():
+            main = 2 * request.head_num * request.head_dim * request.dtype.itemsize
+            row = request.idx_head_dim * request.stored_index_dtype.itemsize
+            kept = len(request.index_layer_ids) + len(request.index_value_layer_ids)
+            return request.layer_num * main + kept * row
         case _:
             assert_never(request)
 

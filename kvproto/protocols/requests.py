@@ -6,6 +6,7 @@ about how the asker decided. `keywords()` gives those constructor keywords.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ __all__ = [
     "LeafRequest",
     "MHALeafRequest",
     "MLALeafRequest",
+    "SparseIndexLeafRequest",
 ]
 
 
@@ -251,7 +253,91 @@ _BLOCKS: dict[str, tuple[str, int]] = {
 _ATOM = 32
 _INTERLEAVED_PAGE = 128
 
-LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest | DSALeafRequest
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseIndexLeafRequest(_RowsRequest):
+    """A leaf of K and V rows by head, with index rows of one head for its sparse layers.
+
+    Index rows are at the token slots of the main rows: keys of `idx_head_dim` in every sparse
+    layer, values of the same width in those that are not in `disable_value_sparse_layer_ids`.
+    The three lists are the whole model's, so that stages can tell what their peers keep; of the
+    stage's own layers each is dense or sparse. `index_dtype` None means `dtype`.
+
+    :raises ValueError: as `MHALeafRequest`, for lists that share or miss a layer of the stage,
+        and for a model without a sparse layer, whose leaf is one of K and V rows alone.
+    """
+
+    head_num: int
+    head_dim: int
+    idx_head_dim: int
+    dense_layer_ids: tuple[int, ...]
+    sparse_layer_ids: tuple[int, ...]
+    disable_value_sparse_layer_ids: tuple[int, ...] = ()
+    index_dtype: dtype | None = None
+    layout: Layout = "nhd"
+
+    def __post_init__(self) -> None:
+        self._check("head_num", "head_dim", "idx_head_dim")
+        check_sparse_layers(
+            self.dense_layer_ids,
+            self.sparse_layer_ids,
+            self.disable_value_sparse_layer_ids,
+            range(self.start_layer, self.end_layer),
+        )
+
+    @property
+    def value_head_dim(self) -> int:
+        """The width of a value head, that of a key head."""
+        return self.head_dim
+
+    @property
+    def stored_index_dtype(self) -> dtype:
+        """What an element of an index row means."""
+        return self.dtype if self.index_dtype is None else self.index_dtype
+
+    @property
+    def index_layer_ids(self) -> tuple[int, ...]:
+        """The stage's sparse layers, which have index keys."""
+        return tuple(i for i in range(self.start_layer, self.end_layer) if self._is_sparse(i))
+
+    @property
+    def index_value_layer_ids(self) -> tuple[int, ...]:
+        """Those of them that have index values too."""
+        without = self.disable_value_sparse_layer_ids
+        return tuple(i for i in self.index_layer_ids if i not in without)
+
+    def _is_sparse(self, layer_id: int) -> bool:
+        return layer_id in self.sparse_layer_ids
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        return self._keywords("layout", "layer_num")
+
+
+def check_sparse_layers(
+    dense: Sequence[int], sparse: Sequence[int], without_values: Sequence[int], stage: range
+) -> None:
+    """Is each layer of the stage dense or sparse, and no layer of the model both?
+
+    :raises ValueError: naming the list at fault.
+    """
+    if not sparse:
+        raise ValueError("sparse_layer_ids is empty: rows without index rows are an MHA leaf's")
+    for name, ids in (("dense_layer_ids", dense), ("sparse_layer_ids", sparse)):
+        if len(set(ids)) != len(ids) or min(ids, default=0) < 0:
+            raise ValueError(f"{name}={list(ids)}: global layer ids, none twice, none negative")
+    if both := sorted(set(dense) & set(sparse)):
+        raise ValueError(f"layers {both} are in dense_layer_ids and in sparse_layer_ids")
+    if strange := sorted(set(without_values) - set(sparse)):
+        raise ValueError(f"disable_value_sparse_layer_ids: {strange} are not in sparse_layer_ids")
+    if missing := [i for i in stage if i not in dense and i not in sparse]:
+        raise ValueError(
+            f"layers {missing} of the stage {stage.start}..{stage.stop} (exclusive) are neither "
+            "in dense_layer_ids nor in sparse_layer_ids"
+        )
+
+
+LeafRequest: TypeAlias = MHALeafRequest | MLALeafRequest | DSALeafRequest | SparseIndexLeafRequest
 
 AllocatorKind = Literal["token", "paged"]
 

@@ -10,6 +10,7 @@ from .hisparse import DeviceLocations
 from .hisparse_allocator import DeviceSubsetAllocator
 from .hybrid import HybridLinearPool
 from .hybrid_parts import hybrid_pool
+from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
@@ -19,6 +20,7 @@ from .page_envelope import PageEnvelopeLeaf
 from .paged_allocator import PageAllocator
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
+from .sparse_index import SparseIndexLeaf
 from .state import RecurrentStatePool
 from .state_request_pool import StateReqToToken
 from .state_slot_allocator import StateSlots
@@ -33,6 +35,7 @@ __all__ = [
     "DeviceSubsetAllocator",
     "FP4Leaf",
     "HybridLinearPool",
+    "KeyOnlyLeaf",
     "MHALeaf",
     "MLAFP4Leaf",
     "MLALeaf",
@@ -45,6 +48,7 @@ __all__ = [
     "ReqToToken",
     "SWAPairAllocator",
     "SWAPool",
+    "SparseIndexLeaf",
     "StateReqToToken",
     "StateSlots",
     "TokenAllocator",

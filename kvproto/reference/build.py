@@ -11,6 +11,7 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    SparseIndexLeafRequest,
 )
 
 from .dsa import DSALeaf
@@ -23,6 +24,7 @@ from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
 from .page_envelope import PageEnvelopeLeaf
 from .row_layouts import LAYOUTS, RowLayoutName, misfit
+from .sparse_index import SparseIndexLeaf
 
 __all__ = ["build_reference_leaf"]
 
@@ -38,8 +40,12 @@ def build_reference_leaf(request: DSALeafRequest, /) -> DSALeaf | Declined: ...
 @overload
 def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaves | Declined: ...
 @overload
-def build_reference_leaf(request: LeafRequest, /) -> MHALeaves | MLALeaves | Declined: ...
-def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | Declined:
+def build_reference_leaf(request: SparseIndexLeafRequest, /) -> SparseIndexLeaf | Declined: ...
+@overload
+def build_reference_leaf(
+    request: LeafRequest, /
+) -> MHALeaves | MLALeaves | SparseIndexLeaf | Declined: ...
+def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | SparseIndexLeaf | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
     With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
@@ -55,6 +61,10 @@ def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | Declined
             return maybe_validate(DSALeaf(**request.keywords()))
         case DSALeafRequest():
             return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
+        case SparseIndexLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(SparseIndexLeaf(**request.keywords()))
+        case SparseIndexLeafRequest():
+            return _declined("sparse-index", request, "'nhd' with 'none' or 'fp8_scaled'")
         case _:  # whoever calls may know more kinds of requests than there are of leaves
             return Declined(f"{type(request).__name__} is no request for a leaf")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kvproto.kernels import check_locations, move_rows, store_rows
+from kvproto.kernels import check_locations, move_rows, store_row_sets, store_rows
 from kvproto.kernels.row_words import row_words
 
 SLOTS = 9
@@ -110,3 +110,16 @@ def test_rows_past_two_gib_are_reached(tmp_path: object) -> None:
     with open(path, "rb") as file:
         file.seek(2147558400)
         assert file.read(width) == bytes(row.numpy().tobytes())
+
+
+@settings(deadline=None)
+@given(LOCATIONS, INDEX_DTYPES)
+def test_several_sets_are_stored_as_one_by_one(locations: list[int], dtype: torch.dtype) -> None:
+    kept = list(dict.fromkeys(locations))
+    loc, n = torch.tensor(kept, dtype=dtype), len(kept)
+    sets = [rows_of(n), torch.arange(n * 5).view(n, 5).to(torch.uint8), rows_of(n).half()[:, :1]]
+    once, apart = ([torch.zeros(SLOTS, *s.shape[1:], dtype=s.dtype) for s in sets] for _ in "ab")
+    store_row_sets(loc, list(zip(once, sets, strict=True)))
+    for target, rows in zip(apart, sets, strict=True):
+        store_rows(target, loc, rows)
+    assert all(torch.equal(a, b) for a, b in zip(once, apart, strict=True))

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kvproto.protocols import KVLeaf, KVPool, MHALeafRequest
+from kvproto.protocols import KVLeaf, KVPool
 
 from ..broken import LawBroken
-from ..kv_bench import KVBench, LayerStub, Side, WriteLoc
+from ..kv_bench import KVBench, LayerStub, Side, WriteLoc, has_heads
 from ..law import has_layers, law
 
 OWNED = ("leaf.layers-owned",)
@@ -243,7 +243,7 @@ def input_unmodified(bench: KVBench) -> None:
 @law(
     "leaf.row-width",
     KVPool,
-    applies=lambda r: has_layers(r) and isinstance(r, MHALeafRequest),
+    applies=lambda r: has_layers(r) and has_heads(r),
     needs=OWNED,
     check="v_head_dim: allocate V with it and compare shapes before the first write",
 )

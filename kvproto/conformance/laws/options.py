@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from kvproto.protocols import KVPool, LayerOverrideWrite, MHALeafRequest, MHARows
+from kvproto.protocols import KVPool, LayerOverrideWrite, MHARows
 
 from ..broken import LawBroken
-from ..kv_bench import KVBench, LayerStub
+from ..kv_bench import KVBench, LayerStub, has_heads
 from ..law import has_layers, law
 from .leaf import OWNED
 
@@ -39,7 +39,7 @@ def layer_override(bench: KVBench) -> None:
 @law(
     "mha.geometry",
     MHARows,
-    applies=lambda request: isinstance(request, MHALeafRequest),
+    applies=has_heads,
     check="v_head_dim None is head_dim; answer without naming a layer, layer 0 may not be there",
 )
 def mha_geometry(bench: KVBench) -> None:

@@ -15,6 +15,7 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    SparseIndexLeafRequest,
     peer_differences,
 )
 
@@ -75,8 +76,23 @@ def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:
                 half, v_half = width // 2, request.value_head_dim // 2
                 other = replace(request, head_num=2 * heads, head_dim=half, v_head_dim=v_half)
                 yield "twice the heads of half the width", other
+        case SparseIndexLeafRequest():
+            yield from _other_indexes(request)
         case MLALeafRequest(kv_lora_rank=rank) | DSALeafRequest(kv_lora_rank=rank):
             rope = request.qk_rope_head_dim
             if rope and rank != rope and not packed:
                 swapped = replace(request, kv_lora_rank=rope, qk_rope_head_dim=rank)
                 yield "latent and rope widths swapped", swapped
+
+
+def _other_indexes(request: SparseIndexLeafRequest) -> Iterator[tuple[str, LeafRequest]]:
+    if not request.index_layer_ids:
+        return
+    other = _OTHER.get(request.stored_index_dtype)
+    if other is not None:
+        yield f"index rows in {other}", replace(request, index_dtype=other)
+    width = 2 * request.idx_head_dim
+    yield f"index rows of {width}", replace(request, idx_head_dim=width)
+    if request.index_value_layer_ids:
+        bare = replace(request, disable_value_sparse_layer_ids=request.sparse_layer_ids)
+        yield "no index values", bare

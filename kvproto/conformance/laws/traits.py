@@ -15,6 +15,8 @@ from kvproto.protocols import (
     MHARows,
     MLALatent,
     MLALeafRequest,
+    SparseIndexed,
+    SparseIndexLeafRequest,
     StateTransferable,
     supports,
 )
@@ -38,7 +40,7 @@ _BY_CAPABILITY = (
     check="declare what was built for this request, not what the class usually is",
 )
 def request(bench: KVBench) -> None:
-    """The declared kind, scheme and fp8 variant are those of the request."""
+    """The declared kind, schemes and fp8 variant are those of the request."""
     traits = bench.pool.pool_traits
     for name, value in _expected(bench.request).items():
         got: object = getattr(traits, name)
@@ -73,7 +75,7 @@ def replication(bench: KVBench) -> None:
 def index(bench: KVBench) -> None:
     """A leaf declares how its index keys are stored, and by which ids its state is addressed."""
     traits = bench.pool.pool_traits
-    keyed = supports(bench.pool, IndexerCapable)
+    keyed = supports(bench.pool, IndexerCapable) or supports(bench.pool, SparseIndexed)
     bench.expect(
         "pool_traits.index_scheme != 'none'", expected=keyed, got=traits.index_scheme != "none"
     )
@@ -121,3 +123,8 @@ def _expected(request: LeafRequest) -> dict[str, str]:
             return facts | {"kind": "mla"}
         case DSALeafRequest():
             return facts | {"kind": "dsa"}
+        case SparseIndexLeafRequest():
+            without = set(request.disable_value_sparse_layer_ids)
+            scheme = "sparse_k" if set(request.sparse_layer_ids) <= without else "sparse_kv"
+            told = {"kind": "sparse_index", "layout": request.layout, "index_scheme": scheme}
+            return facts | told | {"state_index_space": "kv_pages"}

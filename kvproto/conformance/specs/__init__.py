@@ -9,11 +9,14 @@ from .composites import COMPOSITE_SPECS
 from .latent import LATENT_SPECS
 from .layouts import LAYOUT_SPECS
 from .rows import ROW_SPECS
+from .sparse import SPARSE_SPECS
 from .spec import Spec
 
 __all__ = ["SPECS", "Spec", "spec_named"]
 
-SPECS: tuple[Spec, ...] = ROW_SPECS + LAYOUT_SPECS + LATENT_SPECS + COMPOSITE_SPECS + ACCOUNT_SPECS
+SPECS: tuple[Spec, ...] = (
+    ROW_SPECS + LAYOUT_SPECS + LATENT_SPECS + SPARSE_SPECS + COMPOSITE_SPECS + ACCOUNT_SPECS
+)
 """Every geometry, in the order they are tried."""
 
 
