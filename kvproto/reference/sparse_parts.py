@@ -70,6 +70,11 @@ class PartedRows(ABC):
         for part in self._parts():
             part.pool.move_kv_cache(tgt_loc, src_loc)
 
+    def restore_reserved(self) -> None:
+        """Zero slot 0 of the main and of the index rows, after a memory saver resumed them."""
+        for part in self._parts():
+            part.pool.restore_reserved()
+
     def get_cpu_copy(
         self,
         indices: Tensor,

@@ -36,6 +36,7 @@ CAPABILITIES = [
     "HostCopyable",
     "Movable",
     "SizeReporting",
+    "Resumable",
     "DeclaresTraits",
     "DeclaresRegions",
 ]
@@ -97,7 +98,7 @@ def test_the_scheme_is_the_models_on_every_stage() -> None:
         ({"sparse_layer_ids": []}, "sparse_layer_ids is empty"),
         ({"dense_layer_ids": [0, 2]}, r"layers \[2\] are in dense_layer_ids and in sparse"),
         ({"sparse_layer_ids": [2, 2]}, "none twice"),
-        ({"dense_layer_ids": [-1, 0]}, "none negative"),
+        ({"dense_layer_ids": [-1, 0], "start_layer": 0}, "none negative"),
         ({"end_layer": 6}, r"layers \[5\] of the stage 0\.\.6"),
         ({"start_layer": 4, "end_layer": 3}, "no such stage"),
         ({"disable_value_sparse_layer_ids": [1]}, r"\[1\] are not in sparse_layer_ids"),
@@ -115,9 +116,12 @@ def test_refuses_what_cannot_be(changes: dict[str, Any], line: str) -> None:
 
 
 def request(**changes: Any) -> SparseIndexLeafRequest:
-    plain = {name: value for name, value in KEYWORDS.items() if "layer_ids" not in name}
-    lists = {"dense_layer_ids": (0, 1), "sparse_layer_ids": (2, 3, 4)}
-    return SparseIndexLeafRequest(**plain | lists | {"layer_num": 5} | changes)
+    plain: dict[str, Any] = {
+        name: value for name, value in KEYWORDS.items() if "layer_ids" not in name
+    }
+    lists: dict[str, Any] = {"dense_layer_ids": (0, 1), "sparse_layer_ids": (2, 3, 4)}
+    given: dict[str, Any] = plain | lists | {"layer_num": 5} | changes
+    return SparseIndexLeafRequest(**given)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from kvproto.protocols import (
     FP4Workspace,
     HostCopyable,
     IndexerCapable,
+    KeyOnly,
     KVLeaf,
     LatentRows,
     LayerIdReporting,
@@ -17,17 +18,20 @@ from kvproto.protocols import (
     Resumable,
     ScaledWrite,
     SizeReporting,
+    SparseIndexed,
     StateTransferable,
     Transferable,
 )
 from kvproto.reference import (
     DSALeaf,
     FP4Leaf,
+    KeyOnlyLeaf,
     MHALeaf,
     MLAFP4Leaf,
     MLALeaf,
     MXFP8Leaf,
     NVFP4Leaf,
+    SparseIndexLeaf,
 )
 from typecheck.vendors.acme import AcmePool
 
@@ -61,6 +65,16 @@ four_bit_workspace: type[FP4Workspace] = NVFP4Leaf
 four_bit_movable: type[Movable] = NVFP4Leaf
 four_bit_latent: type[LatentRows] = MLAFP4Leaf
 four_bit_latent_host_copyable: type[HostCopyable] = MLAFP4Leaf
+
+sparse_leaf: type[KVLeaf] = SparseIndexLeaf
+sparse_rows: type[SparseIndexed] = SparseIndexLeaf
+sparse_scales: type[ScaledWrite] = SparseIndexLeaf
+sparse_state: type[StateTransferable] = SparseIndexLeaf
+sparse_movable: type[Movable] = SparseIndexLeaf
+sparse_host_copyable: type[HostCopyable] = SparseIndexLeaf
+
+key_only: type[KeyOnly] = KeyOnlyLeaf
+key_only_movable: type[Movable] = KeyOnlyLeaf
 
 acme_leaf: type[KVLeaf] = AcmePool
 acme_rows: type[MHARows] = AcmePool
