@@ -13,7 +13,8 @@ __all__ = ["HostMirrorable"]
 class HostMirrorable(Capability, Protocol):
     """Can a host tier of the same geometry be built from the pool's own description?
 
-    Composites describe their leaves; the tier is built leaf by leaf.
+    Asked of leaves: layer ids and pages in the descriptions are the leaf's own. A composite is
+    none; its tier is built leaf by leaf.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Doors that a composite has when its leaves have them: scales, heads, latent rows."""
+"""Doors that a composite has when its leaves have them: heads, latent rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import (
     AttentionLayer,
     MHARows,
     MLALatent,
-    ScaledWrite,
     WriteLocation,
     supports,
 )
@@ -21,34 +19,7 @@ from kvproto.protocols import (
 from .composite_pool import CompositePool
 from .sides import Side
 
-__all__ = ["HeadGeometry", "LatentDoors", "ScaledDoor"]
-
-
-class ScaledDoor(CompositePool):
-    """`ScaledWrite`, over leaves that all take scales."""
-
-    label = "ScaledWrite"
-
-    @classmethod
-    def fits(cls, sides: Sequence[Side], /) -> bool:
-        """Does every leaf take scales?"""
-        return all(supports(side.leaf, ScaledWrite) for side in sides)
-
-    def set_kv_buffer(
-        self,
-        layer: AttentionLayer,
-        loc_info: Tensor | WriteLocation,
-        cache_k: Tensor,
-        cache_v: Tensor,
-        /,
-        k_scale: Scale = None,
-        v_scale: Scale = None,
-    ) -> None:
-        """Store a row per location, scaled as the layer's leaf does it."""
-        place = self._place(layer.layer_id)
-        leaf = cast("ScaledWrite", place.leaf)
-        loc = self._locations(place, loc_info)
-        leaf.set_kv_buffer(place, loc, cache_k, cache_v, k_scale, v_scale)
+__all__ = ["HeadGeometry", "LatentDoors"]
 
 
 class HeadGeometry(CompositePool):

@@ -23,7 +23,7 @@ from kvproto.protocols import (
 
 from .combine import what_fits
 from .composite_commit import PrefixDoor
-from .composite_doors import HeadGeometry, LatentDoors, ScaledDoor
+from .composite_doors import HeadGeometry, LatentDoors
 from .composite_index import IndexDoors
 from .composite_pages import (
     BufInfos,
@@ -37,6 +37,7 @@ from .composite_pages import (
     page_infos,
     page_layer_ids,
 )
+from .composite_writes import WRITE_DOORS
 from .hybrid import HybridLinearPool
 from .sides import Side
 
@@ -167,7 +168,7 @@ class _Traits(HybridLinearPool):
 
 
 _PARTS = (
-    ScaledDoor,
+    *WRITE_DOORS,
     PrefixDoor,
     HeadGeometry,
     LatentDoors,

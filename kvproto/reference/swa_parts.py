@@ -20,7 +20,7 @@ from kvproto.protocols import (
 
 from .combine import what_fits
 from .composite_commit import PrefixDoor
-from .composite_doors import HeadGeometry, LatentDoors, ScaledDoor
+from .composite_doors import HeadGeometry, LatentDoors
 from .composite_index import IndexDoors
 from .composite_pages import (
     BufInfos,
@@ -34,6 +34,7 @@ from .composite_pages import (
     page_infos,
     page_layer_ids,
 )
+from .composite_writes import WRITE_DOORS
 from .sides import Side
 from .swa import FULL, SWAPool, swa_sides
 
@@ -179,7 +180,7 @@ class _Traits(SWAPool):
 
 
 _PARTS = (
-    ScaledDoor,
+    *WRITE_DOORS,
     PrefixDoor,
     HeadGeometry,
     LatentDoors,

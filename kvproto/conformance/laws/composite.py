@@ -9,15 +9,10 @@ import torch
 from kvproto.protocols import (
     Composite,
     DeclaresTraits,
-    HostCopyable,
     IndexerCapable,
     KVLeaf,
     MLALatent,
-    Movable,
-    PrefixValidCommit,
-    ScaledWrite,
     SWAPoolRequest,
-    Transferable,
     supports,
 )
 
@@ -25,14 +20,6 @@ from ..broken import LawBroken
 from ..composite_bench import CompositeBench
 from ..law import law
 from ..storage import owned_storages
-
-_OPERATIONS: tuple[type, ...] = (
-    Transferable,
-    HostCopyable,
-    Movable,
-    ScaledWrite,
-    PrefixValidCommit,
-)
 
 
 @law(
@@ -90,7 +77,7 @@ def leaf_for(bench: CompositeBench) -> None:
     check="resolve to the leaves when the composite is built; forward what works for all of them",
 )
 def capabilities(bench: CompositeBench) -> None:
-    """It keeps index keys where a leaf does, latent rows where all do, and can what all can."""
+    """It keeps index keys where a leaf does, and latent rows where all of them do."""
     owning = [leaf for _, leaf in bench.pool.leaves() if _has_layers(leaf)]
     if not owning:
         return
@@ -105,14 +92,6 @@ def capabilities(bench: CompositeBench) -> None:
                 f"isinstance(pool, {capability.__name__})",
                 expected=f"{due}, by its leaves {[type(leaf).__name__ for leaf in owning]}",
                 got=str(has),
-            )
-    for operation in _OPERATIONS:
-        unable = [type(leaf).__name__ for leaf in owning if not supports(leaf, operation)]
-        if unable and supports(bench.pool, operation):
-            raise LawBroken(
-                f"isinstance(pool, {operation.__name__})",
-                expected=f"False: its leaf {unable[0]} cannot",
-                got="True",
             )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
-from kvproto.protocols import KVPool, LayerOverrideWrite, MHARows
+from kvproto.protocols import DCPMaskedWrite, KVPool, LayerOverrideWrite, MHARows
 
 from ..broken import LawBroken
 from ..kv_bench import KVBench, LayerStub, has_heads
 from ..law import has_layers, law
 from .leaf import OWNED
+from .sync_free import run_traced
 
 
 @law(
@@ -34,6 +37,30 @@ def layer_override(bench: KVBench) -> None:
                 {1: rows[0]} if layer_id == last else {},
                 layer_id,
             )
+
+
+@law(
+    "write.dcp-mask",
+    DCPMaskedWrite,
+    KVPool,
+    applies=has_layers,
+    needs=(*OWNED, "leaf.write-read"),
+    check="send masked rows to slot 0, which drops them; do not select rows by the mask",
+)
+def dcp_mask(bench: KVBench) -> None:
+    """Rows whose mask is False are dropped, in fixed shapes; without a mask all are stored."""
+    loc, mask = torch.tensor([1, 2, 3]), torch.tensor([True, False, True])
+    for salt, given in enumerate((None, mask)):
+        for layer_id in bench.layer_ids:
+            k, v = bench.pair(3, salt, layer_id)
+            layer = LayerStub(layer_id)
+            write = partial(bench.pool.set_kv_buffer, layer, loc, k, v, dcp_kv_mask=given)
+            run_traced(f"set_kv_buffer(..., dcp_kv_mask={given})", write)
+    for layer_id in bench.layer_ids:
+        first, last = (bench.pair(3, salt, layer_id) for salt in (0, 1))
+        for side, old, new in zip(bench.sides, first, last, strict=False):
+            call = "set_kv_buffer(loc=[1, 2, 3]), then with dcp_kv_mask=[True, False, True]"
+            bench.expect_rows(call, side, {1: new[0], 2: old[1], 3: new[2]}, layer_id)
 
 
 @law(

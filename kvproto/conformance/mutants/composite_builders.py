@@ -13,8 +13,10 @@ from kvproto.protocols import (
 from kvproto.reference import (
     HybridLinearPool,
     SWAPool,
+    build_reference_leaf,
     build_reference_pool,
 )
+from kvproto.reference.build_composite import BuildLeaf
 from kvproto.reference.composite_pool import CompositePool
 
 from .registry import MUTANTS, Mutant
@@ -23,12 +25,17 @@ T = TypeVar("T", bound=type[CompositePool])
 
 
 def composite(
-    law: str, *, source: str = "", asks: Callable[[Any], Any] = lambda request: request
+    law: str,
+    *,
+    source: str = "",
+    asks: Callable[[Any], Any] = lambda request: request,
+    build_leaf: BuildLeaf = build_reference_leaf,
 ) -> Callable[[T], T]:
     """Register a class of faulty members, put before those of the reference's composites.
 
     Of the pairs or the hybrids alone where it derives from them. `asks` changes the request before
-    the reference is asked; a `spoil` method is called once the pool is there.
+    the reference is asked, the leaves are `build_leaf`'s; a `spoil` method is called once the pool
+    is there.
     """
 
     def register(cls: T) -> T:
@@ -40,7 +47,8 @@ def composite(
         def build(request: Any) -> Any:
             if not isinstance(request, served):
                 return Declined(f"{fault.__name__} is another composite")
-            return _spoilt(build_reference_pool(asks(request)), fault)
+            made = build_reference_pool(asks(request), build_leaf)
+            return made if isinstance(made, Declined) else _spoilt(made, fault)
 
         MUTANTS.append(Mutant(fault.__name__, law, source, build))
         return cls

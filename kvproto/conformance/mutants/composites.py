@@ -10,13 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kvproto.protocols import (
-    LayerIdReporting,
-    PoolTraits,
-)
-from kvproto.reference import (
-    HybridLinearPool,
-)
+from kvproto.protocols import Declined, LayerIdReporting, MHALeafRequest, PoolTraits
+from kvproto.reference import HybridLinearPool, MHALeaf
 from kvproto.reference.composite_index import IndexDoors
 from kvproto.reference.composite_pool import CompositePool
 
@@ -51,6 +46,44 @@ class ForwardsIndexDoorsBlindly(IndexDoors):
 @composite("composite.capabilities", source="sgl-project/sglang#27679")
 class HidesIndexKeys(CompositePool):
     get_index_k_with_scale_buffer = None
+
+
+@composite("composite.operations", source="sgl-project/sglang#36591")
+class HidesMoves(CompositePool):
+    move_kv_cache = None
+
+
+@composite("composite.operations")
+class HidesResuming(CompositePool):
+    restore_reserved = None
+
+
+class _Fixed(MHALeaf):
+    move_kv_cache: None = None  # type: ignore[assignment]
+
+
+def _fixed(request: Any) -> Any:
+    if isinstance(request, MHALeafRequest):
+        return _Fixed(**request.keywords())
+    return Declined("rows by head only")
+
+
+@composite("composite.operations", source="sgl-project/sglang#33385", build_leaf=_fixed)
+class ForwardsMovesBlindly(CompositePool):
+    def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
+        cast("Any", self.lead).move_kv_cache(tgt_loc, src_loc)
+
+
+@composite("composite.leaves-only")
+class DescribesItsFirstLeaf(CompositePool):
+    host_capacity_tokens: int | None = None
+    host_capacity_bytes: int | None = None
+
+    def get_device_pool_infos(self) -> tuple[object, ...]:
+        return (self.lead,)
+
+    def host_pool_decls(self) -> tuple[object, ...]:
+        return (self.lead,)
 
 
 @composite("composite.traits", source="sgl-project/sglang#36591")

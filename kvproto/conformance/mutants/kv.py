@@ -17,6 +17,25 @@ from kvproto.reference import MHALeaf
 from .registry import mutant
 
 
+@mutant("write.dcp-mask", serves=MHALeafRequest)
+class StoresMaskedRows(MHALeaf):
+    def set_kv_buffer(
+        self, layer: Any, loc_info: Any, *rows: Any, dcp_kv_mask: Any = None, **named: Any
+    ) -> None:
+        super().set_kv_buffer(layer, loc_info, *rows, **named)
+
+
+@mutant("write.dcp-mask", source="sgl-project/sglang#36751", serves=MHALeafRequest)
+class ChoosesRowsByTheMask(MHALeaf):
+    def set_kv_buffer(
+        self, layer: Any, loc_info: Any, *rows: Any, dcp_kv_mask: Any = None, **named: Any
+    ) -> None:
+        loc = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
+        if dcp_kv_mask is not None:
+            loc, rows = loc[dcp_kv_mask], tuple(each[dcp_kv_mask] for each in rows)
+        super().set_kv_buffer(layer, loc, *rows, **named)
+
+
 @mutant("leaf.whole-pages", source="sgl-project/sglang#22384", serves=MHALeafRequest)
 class CountsSlotZero(MHALeaf):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
