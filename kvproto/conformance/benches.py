@@ -23,6 +23,7 @@ from kvproto.protocols import (
 
 from .account_bench import AllocBench
 from .bench import Bench
+from .block_bench import block_bench
 from .composite_bench import HybridBench, SWABench
 from .hisparse_bench import HiSparseBench
 from .kv_bench import KVBench
@@ -60,7 +61,7 @@ def bench_for(
     request: object, pool: object, seed: int = 0, row_access: RowAccess | None = None
 ) -> Bench:
     """A bench with this subject on it, which looks at it through `row_access` where it must."""
-    registered = BENCHES[type(request)]
+    registered = block_bench(request) or BENCHES[type(request)]
     kind: Any = registered if registered.suits(pool) else Bench
     bench: Bench = kind(request, pool, seed)
     if row_access is not None:

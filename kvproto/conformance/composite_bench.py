@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kvproto.protocols import (
+    BlockScaled,
     HybridComposite,
     HybridPoolRequest,
     KVLeaf,
@@ -18,8 +19,10 @@ from kvproto.protocols import (
     MHALeafRequest,
     SWAComposite,
     SWAPoolRequest,
+    supports,
 )
 
+from .block_bench import BlockBench, block_bench
 from .kv_bench import KVBench, LayerStub, Side, WriteLoc
 from .latent_bench import LatentBench
 from .row_access import RowAccess
@@ -93,18 +96,56 @@ class CompositeBench(KVBench):
         bench, leaf_id = self.place(layer_id)
         return bench.layout_of(leaf_id)
 
+    @property
+    def read_dtype(self) -> torch.dtype:
+        """That of the first leaf which owns a layer."""
+        return self._owning[0].read_dtype
+
+    @property
+    def reads_copies(self) -> bool:
+        """Whether a leaf's read doors do."""
+        return any(bench.reads_copies for bench in self._owning)
+
+    def as_shown(self, door: Tensor, side: Side, layer_id: int) -> tuple[Tensor, Tensor]:
+        """As the layer's leaf is compared."""
+        bench, leaf_id = self.place(layer_id)
+        return bench.as_shown(door, side, leaf_id)
+
+    def rows(self, side: Side, n: int, salt: int = 0, layer_id: int | None = None) -> Tensor:
+        """Rows that the layer's leaf holds exactly."""
+        if not self.places:
+            return super().rows(side, n, salt)
+        bench, leaf_id = self.place(layer_id)
+        return bench.rows(side, n, salt, leaf_id)
+
     def stored_raw(self, side: Side, layer_id: int | None = None) -> Tensor:
         """All rows of a layer, as its leaf's oracle finds them."""
         bench, leaf_id = self.place(layer_id)
         return bench.stored_raw(side, leaf_id)
 
+    def shows_leaf(self, layer_id: int, place: tuple[KVLeaf, int] | None = None) -> bool:
+        """Is the key buffer of a layer that of its leaf, or of the leaf and id given?
+
+        Where doors make copies: one that shows a row just written to that leaf.
+        """
+        bench, leaf_id = self.place(layer_id)
+        leaf, asked_id = place or (bench.pool, leaf_id)
+        if self.reads_copies:
+            bench.write(torch.tensor([1]), *bench.pair(1, layer_id, leaf_id), leaf_id)
+        one, other = self.pool.get_key_buffer(layer_id), leaf.get_key_buffer(asked_id)
+        return torch.equal(one, other) if self.reads_copies else one.data_ptr() == other.data_ptr()
+
     def token_bytes(self, layer_id: int | None = None) -> int:
-        """Bytes of a token in a layer: its rows, and its index key, which goes by the same page."""
+        """Bytes of a token in a layer: its rows, and what goes by the same page.
+
+        That is its index key, and its block scales where the composite has no list for them.
+        """
         bench, leaf_id = self.place(layer_id)
         keys = _keyed(bench, leaf_id)
-        return bench.token_bytes() + (
-            keys.index_page_bytes // keys.request.page_size if keys else 0
-        )
+        beside = keys.index_page_bytes // keys.request.page_size if keys else 0
+        if isinstance(bench, BlockBench) and not supports(self.pool, BlockScaled):
+            beside += bench.scale_bytes()
+        return bench.token_bytes() + beside
 
     def contents(self, layer_id: int) -> list[Tensor]:
         """Everything a layer holds in its leaf: its rows, then index keys and scales if any."""
@@ -236,7 +277,8 @@ def _keyed(bench: KVBench, leaf_id: int) -> LatentBench | None:
 
 def _leaf_bench(request: LeafRequest, leaf: KVLeaf, seed: int) -> KVBench:
     """The leaf keeps the ids it was built with, which need not be the request's."""
-    kind = KVBench if isinstance(request, MHALeafRequest) else LatentBench
+    plain = KVBench if isinstance(request, MHALeafRequest) else LatentBench
+    kind = block_bench(request) or plain
     return kind(replace(request, start_layer=leaf.start_layer), leaf, seed)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kvproto.protocols import (
+    DeclaresTraits,
     DSALeafRequest,
     KVPool,
     Layout,
@@ -107,6 +108,29 @@ class KVBench(Bench):
     def packed(self) -> bool:
         """Whether a row is bytes of several element types: latents, their scales, rope."""
         return self.request.quant_scheme == "dsa_fp8_packed"
+
+    @property
+    def read_dtype(self) -> torch.dtype:
+        """The element type of what read doors return."""
+        return self.request.dtype
+
+    @property
+    def reads_copies(self) -> bool:
+        """Whether the pool declares that its read doors return no alias of what is stored."""
+        pool: object = self.pool
+        return isinstance(pool, DeclaresTraits) and pool.pool_traits.read_door != "alias"
+
+    def as_shown(self, door: Tensor, side: Side, layer_id: int) -> tuple[Tensor, Tensor]:
+        """What a read door returned, and what it should be, as something to compare."""
+        if self.packed:  # what is stored, as it is
+            raw = door.contiguous().view(torch.uint8).flatten(1)
+            return raw, self.oracle.stored_bytes(side, layer_id)
+        return door.float(), self.stored(side, layer_id)
+
+    def stored_elements(self, side: Side, layer_id: int | None = None) -> int:
+        """Elements of the storage in a row of a side."""
+        heads, width = self.row_shape(side, layer_id)
+        return heads * width
 
     def token_bytes(self, layer_id: int | None = None) -> int:
         """Bytes of a token's rows in a layer, packed scales among them."""

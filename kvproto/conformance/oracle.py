@@ -23,7 +23,7 @@ from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
 
-__all__ = ["Oracle", "OracleSource", "oracle_for", "peek", "poke"]
+__all__ = ["Oracle", "OracleSource", "gather_field", "oracle_for", "peek", "poke"]
 
 OracleSource = Literal["declared regions", "row access", "read doors"]
 
@@ -84,7 +84,7 @@ class Oracle:
         beside = {"key", "value", "padding"} - {side}
         fields = [field for field in region.fields if field.name not in beside]
         parts = sorted(fields, key=lambda field: field.offset)
-        return side_by_side([_gather(region, field, layer_id, pages) for field in parts])
+        return side_by_side([gather_field(region, field, layer_id, pages) for field in parts])
 
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Index keys of a layer, uint8 `[slots, bytes of a key]`, and their scales, `[slots]`."""
@@ -92,8 +92,8 @@ class Oracle:
         if region is None:
             return self._reader.index(layer_id)
         pages = range(region.page_count)
-        keys = _gather(region, region.field("index_key"), layer_id, pages)
-        scales = _gather(region, region.field("scale"), layer_id, pages)
+        keys = gather_field(region, region.field("index_key"), layer_id, pages)
+        scales = gather_field(region, region.field("scale"), layer_id, pages)
         return keys.view(torch.uint8).flatten(1), scales.flatten()
 
     def index_at(self, layer_id: int, slot: int) -> tuple[Tensor, float]:
@@ -102,8 +102,8 @@ class Oracle:
         if region is None:
             return self._reader.index_at(layer_id, slot)
         page, token = divmod(slot, region.page_size)
-        keys = _gather(region, region.field("index_key"), layer_id, (page,))
-        scales = _gather(region, region.field("scale"), layer_id, (page,))
+        keys = gather_field(region, region.field("index_key"), layer_id, (page,))
+        scales = gather_field(region, region.field("scale"), layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
 
     def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor | None:
@@ -129,19 +129,20 @@ class Oracle:
 
 def _rows(region: BufferRegion, side: Side, layer_id: int, pages: Iterable[int]) -> Tensor:
     wanted = [field for field in region.fields if field.name in _ROW_FIELDS[side]]
-    parts = [_gather(region, field, layer_id, pages) for field in wanted]
+    parts = [gather_field(region, field, layer_id, pages) for field in wanted]
     scale = next(
         (f for f in region.fields if f.name == "scale" and wanted[0].name == "latent"), None
     )
     if scale is not None:
-        scales = _gather(region, scale, layer_id, pages)
+        scales = gather_field(region, scale, layer_id, pages)
         latent = dequantised(parts[0], scales)
         parts = [latent, *(part.float() for part in parts[1:])]
     rows = parts[0] if len(parts) == 1 else _joined(parts)
     return rows if rows.dim() == 3 else rows.unsqueeze(1)
 
 
-def _gather(region: BufferRegion, field: Field, layer_id: int, pages: Iterable[int]) -> Tensor:
+def gather_field(region: BufferRegion, field: Field, layer_id: int, pages: Iterable[int]) -> Tensor:
+    """The elements of a field in these pages of a layer, `[tokens, ...]`, by their addresses."""
     field = region.in_layer(layer_id, field)
     offsets = torch.tensor(field.offset)
     for axis in field.axes:

@@ -8,14 +8,23 @@ from typing import cast
 
 import torch
 
-from kvproto.protocols import KeyOnly, KVPool
+from kvproto.protocols import FP4Workspace, KeyOnly, KVPool
 
-__all__ = ["owned_bytes", "owned_storages", "storage_bytes"]
+__all__ = ["kept_bytes", "owned_bytes", "owned_storages", "storage_bytes"]
 
 
 def owned_bytes(pool: object, slots: int) -> int:
     """Bytes of the storages behind all tensors the pool holds that have a row a slot (or page)."""
     return sum(owned_storages(pool, slots).values())
+
+
+def kept_bytes(pool: object, slots: int) -> int:
+    """The same without a workspace, whose content nobody keeps."""
+    owned = owned_storages(pool, slots)
+    if isinstance(pool, FP4Workspace):
+        for scratch in pool.get_dequant_workspace():
+            owned.pop(scratch.untyped_storage().data_ptr(), None)
+    return sum(owned.values())
 
 
 def owned_storages(pool: object, slots: int) -> dict[int, int]:

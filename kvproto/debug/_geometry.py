@@ -34,6 +34,7 @@ class Geometry:
     layout: str | None
     is_latent: bool
     stores_plain_rows: bool
+    reads_copies: bool
 
     @classmethod
     def of(cls, pool: object) -> Geometry:
@@ -54,6 +55,7 @@ class Geometry:
             layout=_layout(pool, traits) if is_leaf else None,
             is_latent=traits.kind in _LATENT if traits else hasattr(pool, "kv_lora_rank"),
             stores_plain_rows=traits is None or traits.quant_scheme in _PLAIN,
+            reads_copies=traits is not None and traits.read_door != "alias",
         )
 
     def token_locations(self, argument: str, value: torch.Tensor) -> Fault | None:
@@ -78,8 +80,11 @@ class Geometry:
         return self.on_device(argument, value)
 
     def buffer(self, argument: str, value: torch.Tensor, width: int | None) -> Fault | None:
-        """A layer as a read door returns it: in `dtype`, on the device, shaped by the layout."""
-        if self.dtype is not None and value.dtype != self.dtype:
+        """A layer as a read door returns it: on the device, shaped by the layout.
+
+        In `dtype`, unless the pool declares that its doors return something else.
+        """
+        if self.dtype is not None and value.dtype != self.dtype and not self.reads_copies:
             return Fault(argument, f"dtype {dtype_name(self.dtype)}", describe(value))
         wanted = self._buffer_shape(width)
         if wanted is not None and not matches(value.shape, wanted):

@@ -31,12 +31,15 @@ __all__ = [
     "Regions",
     "Resumes",
     "Sizes",
+    "all_block_scaled",
     "composite_traits",
     "declares_traits",
     "exports_pages",
     "names_layers",
     "page_infos",
     "page_layer_ids",
+    "row_infos",
+    "scale_infos",
 ]
 
 BufInfos = tuple[list[int], list[int], list[int]]
@@ -56,18 +59,40 @@ def exports_pages(leaf: KVLeaf) -> bool:
     return supports(leaf, IndexerCapable)
 
 
+def all_block_scaled(sides: Sequence[Side]) -> bool:
+    """Does every leaf keep block scales, of keys and of values?
+
+    Then the composite has a list for them; in any other they go with the rows.
+    """
+    return all(supports(side.leaf, BlockScaled) for side in sides)
+
+
 def page_infos(leaf: KVLeaf) -> BufInfos:
-    """Every region of a leaf by page: its rows, then its index rows, then its scales.
+    """Every region of a leaf by page: its rows, then its index rows, then its scales."""
+    return _with_bytes(row_infos(leaf), scale_infos(leaf))
+
+
+def row_infos(leaf: KVLeaf) -> BufInfos:
+    """The rows of a leaf by page, then its index rows.
 
     A layer without index rows, whose place a leaf may keep with an item of 0 bytes, has none.
     """
     if not leaf.layer_num:
         return [], [], []
-    parts = [cast("Transferable", leaf).get_contiguous_buf_infos()]
-    if supports(leaf, StateTransferable):
-        parts.append(leaf.get_state_buf_infos())
-    if supports(leaf, BlockScaled):
-        parts.append(leaf.get_kv_scale_buf_infos())
+    rows = cast("Transferable", leaf).get_contiguous_buf_infos()
+    if not supports(leaf, StateTransferable):
+        return rows
+    return _with_bytes(rows, leaf.get_state_buf_infos())
+
+
+def scale_infos(leaf: KVLeaf) -> BufInfos:
+    """The block scales of a leaf by page, if it keeps some."""
+    if leaf.layer_num and supports(leaf, BlockScaled):
+        return leaf.get_kv_scale_buf_infos()
+    return [], [], []
+
+
+def _with_bytes(*parts: BufInfos) -> BufInfos:
     regions = [region for part in parts for region in zip(*part, strict=True) if region[2]]
     ptrs, lens, item_lens = ([region[column] for region in regions] for column in range(3))
     return ptrs, lens, item_lens

@@ -30,13 +30,16 @@ from .composite_pages import (
     Regions,
     Resumes,
     Sizes,
+    all_block_scaled,
     composite_traits,
     declares_traits,
     exports_pages,
     names_layers,
     page_infos,
     page_layer_ids,
+    row_infos,
 )
+from .composite_scales import ScaleDoors
 from .composite_writes import WRITE_DOORS
 from .hybrid import HybridLinearPool
 from .sides import Side
@@ -62,8 +65,8 @@ class _Transfers(HybridLinearPool):
 
     @classmethod
     def fits(cls, sides: Sequence[Side], /) -> bool:
-        """Can every byte of the leaf be exported by page?"""
-        return exports_pages(sides[0].leaf)
+        """Can every byte of the leaf be exported by page, scales among the rows?"""
+        return exports_pages(sides[0].leaf) and not all_block_scaled(sides)
 
     def get_contiguous_buf_infos(self) -> BufInfos:
         """The attention leaf by page: its rows, then its index rows and scales if any."""
@@ -74,17 +77,39 @@ class _Transfers(HybridLinearPool):
         return cast("Transferable", self.full_kv_pool).maybe_get_custom_mem_pool()
 
 
+class _TransfersBesideScales(_Transfers):
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can every byte of the leaf be exported by page, scales by a list of their own?"""
+        return exports_pages(sides[0].leaf) and all_block_scaled(sides)
+
+    def get_contiguous_buf_infos(self) -> BufInfos:
+        """The rows of the attention leaf by page."""
+        return row_infos(self.full_kv_pool)
+
+
 class _LayerIds(HybridLinearPool):
     label = "LayerIdReporting"
 
     @classmethod
     def fits(cls, sides: Sequence[Side], /) -> bool:
-        """Is the layer of every exported region known?"""
-        return names_layers(sides[0])
+        """Is the layer of every exported region known, scales among the rows?"""
+        return names_layers(sides[0]) and not all_block_scaled(sides)
 
     def get_kv_layer_ids(self) -> list[int]:
         """The global layer id of each region of the attention leaf."""
         return page_layer_ids(self._sides[0])
+
+
+class _LayerIdsOfRows(_LayerIds):
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Is the layer of every exported region known, scales apart?"""
+        return names_layers(sides[0]) and all_block_scaled(sides)
+
+    def get_kv_layer_ids(self) -> list[int]:
+        """The global layer id of each region of the leaf's rows."""
+        return super().get_kv_layer_ids()[: len(row_infos(self.full_kv_pool)[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +198,13 @@ _PARTS = (
     HeadGeometry,
     LatentDoors,
     IndexDoors,
+    ScaleDoors,
     Sizes,
     _Regions,
     _Transfers,
+    _TransfersBesideScales,
     _LayerIds,
+    _LayerIdsOfRows,
     _HostCopies,
     _Moves,
     _Resumes,

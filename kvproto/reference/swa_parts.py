@@ -27,13 +27,16 @@ from .composite_pages import (
     Regions,
     Resumes,
     Sizes,
+    all_block_scaled,
     composite_traits,
     declares_traits,
     exports_pages,
     names_layers,
     page_infos,
     page_layer_ids,
+    row_infos,
 )
+from .composite_scales import ScaleDoors
 from .composite_writes import WRITE_DOORS
 from .sides import Side
 from .swa import FULL, SWAPool, swa_sides
@@ -68,8 +71,8 @@ class _Transfers(SWAPool):
 
     @classmethod
     def fits(cls, sides: Sequence[Side], /) -> bool:
-        """Can every byte of both leaves be exported by page?"""
-        return all(exports_pages(side.leaf) for side in sides)
+        """Can every byte of both leaves be exported by page, scales among the rows?"""
+        return all(exports_pages(side.leaf) for side in sides) and not all_block_scaled(sides)
 
     def get_contiguous_buf_infos(self) -> BufInfos:
         """The full side, by full pages: its rows, then its index rows and scales if any."""
@@ -84,17 +87,39 @@ class _Transfers(SWAPool):
         return cast("Transferable", self.lead).maybe_get_custom_mem_pool()
 
 
+class _TransfersBesideScales(_Transfers):
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Can every byte of both leaves be exported by page, scales by a list of their own?"""
+        return all(exports_pages(side.leaf) for side in sides) and all_block_scaled(sides)
+
+    def get_contiguous_buf_infos(self) -> BufInfos:
+        """The rows of the full side, by full pages."""
+        return row_infos(self.full_kv_pool)
+
+
 class _LayerIds(SWAPool):
     label = "LayerIdReporting"
 
     @classmethod
     def fits(cls, sides: Sequence[Side], /) -> bool:
-        """Is the layer of every exported region known?"""
-        return all(names_layers(side) for side in sides)
+        """Is the layer of every exported region known, scales among the rows?"""
+        return all(names_layers(side) for side in sides) and not all_block_scaled(sides)
 
     def get_kv_layer_ids(self) -> list[int]:
         """The global layer id of each region of the full side."""
         return page_layer_ids(self._sides[0])
+
+
+class _LayerIdsOfRows(_LayerIds):
+    @classmethod
+    def fits(cls, sides: Sequence[Side], /) -> bool:
+        """Is the layer of every exported region known, scales apart?"""
+        return all(names_layers(side) for side in sides) and all_block_scaled(sides)
+
+    def get_kv_layer_ids(self) -> list[int]:
+        """The global layer id of each region of the full side's rows."""
+        return super().get_kv_layer_ids()[: len(row_infos(self.full_kv_pool)[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +210,13 @@ _PARTS = (
     HeadGeometry,
     LatentDoors,
     IndexDoors,
+    ScaleDoors,
     Sizes,
     Regions,
     _Transfers,
+    _TransfersBesideScales,
     _LayerIds,
+    _LayerIdsOfRows,
     _HostCopies,
     _Moves,
     Resumes,
@@ -209,7 +237,8 @@ def swa_pool(
     """A window pair with exactly what its leaves allow; arguments as `SWAPool` takes them.
 
     It moves, copies and exports tokens where both leaves do, takes scales or latent parts where
-    both do, and keeps index keys where one does. A leaf without a layer has no say.
+    both do, has block scales where both have them, and keeps index keys where one does. A leaf
+    without a layer has no say.
     """
     sides = swa_sides(full_kv_pool, swa_kv_pool, full_attention_layer_ids, swa_attention_layer_ids)
     made = what_fits(SWAPool, _PARTS, sides)

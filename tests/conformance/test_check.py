@@ -15,6 +15,7 @@ from kvproto.protocols import Declined, HostCopyable, LeafRequest, MHALeafReques
 from kvproto.reference import MHALeaf, build_reference_leaf
 
 from . import toys
+from .plain import is_plain
 
 HERE = __name__.rpartition(".")[0]
 
@@ -157,7 +158,7 @@ def assert_one_line(capsys: pytest.CaptureFixture[str], words: str) -> None:
 
 def test_a_property_that_raises_does_not_stop_the_run() -> None:
     def build(request: LeafRequest) -> Any:
-        if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+        if is_plain(request):
             return Explosive(**request.keywords())
         return Declined("K and V rows only")
 

@@ -13,8 +13,9 @@ import torch
 from kvproto.conformance import Factory, LawBroken, check_pool
 from kvproto.conformance.guarded_memory import GuardedMemory
 from kvproto.conformance.isolated import run_in_child
-from kvproto.protocols import Declined, LeafRequest, MHALeafRequest
+from kvproto.protocols import Declined, LeafRequest
 from kvproto.reference import MHALeaf
+from tests.conformance.plain import is_plain
 
 
 class WritesOutside(MHALeaf):
@@ -52,7 +53,7 @@ class WritesInside(WritesBeside):
 
 def factory_of(pool: type[MHALeaf]) -> Factory:
     def build(request: LeafRequest) -> Any:
-        if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+        if is_plain(request):
             return pool(**request.keywords())
         return Declined("K and V rows only")
 

@@ -8,8 +8,9 @@ from kvproto.conformance import LAWS, Report, check_pool
 from kvproto.conformance.command import BUILT_IN
 from kvproto.conformance.factory import load_factory
 from kvproto.conformance.mutants import MUTANTS, Mutant
-from kvproto.protocols import Declined, MHALeafRequest
+from kvproto.protocols import Declined
 from kvproto.reference import MHALeaf
+from tests.conformance.plain import is_plain
 
 
 def test_every_law_kills_a_mutant() -> None:
@@ -48,7 +49,7 @@ def test_every_law_binds_some_built_in_pool(reports: list[Report]) -> None:
 
 def test_a_pool_built_as_mutants_are_is_not_what_fails() -> None:
     def build(request: object) -> object:
-        if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+        if is_plain(request):
             return MHALeaf(**request.keywords())
         return Declined("K and V rows only")
 

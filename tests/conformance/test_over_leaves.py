@@ -10,15 +10,21 @@ from kvproto.conformance import Report, check_pool
 from kvproto.conformance.composite_bench import SWABench
 from kvproto.conformance.profiles import profile_verdicts
 from kvproto.conformance.specs import SPECS
-from kvproto.protocols import Declined, HybridPoolRequest, MHALeafRequest, SWAPoolRequest
+from kvproto.protocols import (
+    Declined,
+    HybridPoolRequest,
+    MHALeafRequest,
+    SWAPoolRequest,
+)
 from kvproto.reference import MHALeaf, build_reference_pool
+from tests.conformance.plain import is_plain
 from tests.conformance.toys import build as toy
 
 PAIRS = [spec for spec in SPECS if isinstance(spec.request, SWAPoolRequest)]
 
 
 def rows_only(request: Any) -> Any:
-    if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+    if is_plain(request):
         return MHALeaf(**request.keywords())
     return Declined("K and V rows only")
 

@@ -61,7 +61,7 @@ class DSAWithoutRegions(DSALeaf):
 
 def build(request: Any) -> Any:
     match request:
-        case MHALeafRequest(layout="nhd"):
+        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
             return MHAWithoutRegions(**request.keywords())
         case DSALeafRequest():
             return DSAWithoutRegions(**request.keywords())
@@ -71,11 +71,11 @@ def build(request: Any) -> Any:
 
 def build_with_regions(request: Any) -> Any:
     match request:
-        case MHALeafRequest(layout="nhd"):
+        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
             return MHALeaf(**request.keywords())
         case DSALeafRequest():
             return DSALeaf(**request.keywords())
-        case MLALeafRequest():
+        case MLALeafRequest(quant_scheme="none" | "fp8_scaled"):
             return MLALeaf(**request.keywords())
         case _:
             return Declined("leaves only")
@@ -120,7 +120,8 @@ class WrongWriter(MHAWithoutRegions):
 
 
 def build_wrong(request: Any) -> Any:
-    if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+    plain = isinstance(request, MHALeafRequest) and request.quant_scheme == "none"
+    if plain and request.layout == "nhd":
         return WrongWriter(**request.keywords())
     return Declined("one fault")
 

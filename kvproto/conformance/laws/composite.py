@@ -7,6 +7,7 @@ from functools import partial
 import torch
 
 from kvproto.protocols import (
+    BlockScaled,
     Composite,
     DeclaresTraits,
     IndexerCapable,
@@ -56,8 +57,7 @@ def leaf_for(bench: CompositeBench) -> None:
         leaf, leaf_id = bench.pool.leaf_for(layer_id)
         if not any(leaf is part for part in parts):
             raise LawBroken(f"leaf_for({layer_id})", expected="one of leaves()", got="another")
-        through = leaf.get_key_buffer(leaf_id).data_ptr()
-        if through != bench.pool.get_key_buffer(layer_id).data_ptr():
+        if not bench.shows_leaf(layer_id, (leaf, leaf_id)):
             raise LawBroken(
                 f"leaf_for({layer_id})[0].get_key_buffer({leaf_id})",
                 expected=f"the buffer of get_key_buffer({layer_id})",
@@ -77,13 +77,14 @@ def leaf_for(bench: CompositeBench) -> None:
     check="resolve to the leaves when the composite is built; forward what works for all of them",
 )
 def capabilities(bench: CompositeBench) -> None:
-    """It keeps index keys where a leaf does, and latent rows where all of them do."""
+    """It keeps index keys where a leaf does, latent rows and block scales where all of them do."""
     owning = [leaf for _, leaf in bench.pool.leaves() if _has_layers(leaf)]
     if not owning:
         return
     told: dict[type, bool] = {
         IndexerCapable: any(supports(leaf, IndexerCapable) for leaf in owning),
         MLALatent: all(supports(leaf, MLALatent) for leaf in owning),
+        BlockScaled: all(supports(leaf, BlockScaled) for leaf in owning),
     }
     for capability, due in told.items():
         has = supports(bench.pool, capability)

@@ -9,7 +9,7 @@ from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVLeaf
 from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..law import law
-from ..storage import owned_bytes
+from ..storage import kept_bytes
 
 
 @law(
@@ -26,7 +26,7 @@ def geometry(bench: KVBench) -> None:
         call = f"region of {_named(region)}: slots, and bytes of a page beyond whole tokens"
         bench.expect(call, expected=(bench.slots, 0), got=pages)
     per_token = sum(len(r.bases) * r.bytes_per_page // r.page_size for r in regions)
-    owned = owned_bytes(bench.pool, bench.slots)
+    owned = kept_bytes(bench.pool, bench.slots)
     if per_token * bench.slots != owned:
         raise LawBroken(
             "buffer_regions()",

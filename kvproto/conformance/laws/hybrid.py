@@ -20,7 +20,8 @@ from ..broken import LawBroken
 from ..composite_bench import HybridBench
 from ..law import has_layers, law
 from ..oracle import peek, poke
-from ..storage import owned_bytes
+from ..storage import kept_bytes
+from .transfer import by_page
 
 LAYERS = ("hybrid.layers",)
 
@@ -44,12 +45,10 @@ def layers(bench: HybridBench) -> None:
         got=list(bench.pool.mamba_pool.mamba_layer_ids),
     )
     for layer_id in ids:
-        leaf, leaf_id = bench.place(layer_id)
-        key = bench.pool.get_key_buffer(layer_id)
-        if key.data_ptr() != leaf.pool.get_key_buffer(leaf_id).data_ptr():
+        if not bench.shows_leaf(layer_id):
             raise LawBroken(
                 f"get_key_buffer({layer_id})",
-                expected=f"layer {leaf_id} of the attention leaf",
+                expected=f"layer {bench.place(layer_id)[1]} of the attention leaf",
                 got="another buffer",
             )
     for layer_id in set(recurrent) - set(ids):
@@ -99,8 +98,9 @@ def geometry(bench: HybridBench) -> None:
 def transfer(bench: HybridBench) -> None:
     """Rows go by page and state by slot, everything once, each entry under its global layer id."""
     infos = bench.pool.get_contiguous_buf_infos()
-    owned = owned_bytes(bench.full.pool, bench.slots) if bench.layer_ids else 0
-    bench.expect("bytes in get_contiguous_buf_infos()", expected=owned, got=sum(infos[1]))
+    owned = kept_bytes(bench.full.pool, bench.slots) if bench.layer_ids else 0
+    lengths = [length for _, length, _ in by_page(bench.pool)]
+    bench.expect("bytes in get_contiguous_buf_infos()", expected=owned, got=sum(lengths))
     _expect_ids_of_rows(bench, infos)
     state = bench.pool.get_state_buf_infos()
     slots, wanted = bench.state.slots, bench.state.slot_bytes

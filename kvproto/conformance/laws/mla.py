@@ -205,7 +205,7 @@ def split_read(bench: LatentBench) -> None:
     bench.write_parts(torch.tensor([1, last]), *bench.split(written), layer_id)
     expected = torch.zeros(5, *written.shape[1:])
     expected[0], expected[3] = written[1].float(), written[0].float()
-    layer, default = LayerStub(layer_id), torch.bfloat16 if bench.packed else bench.request.dtype
+    layer, default = LayerStub(layer_id), torch.bfloat16 if bench.packed else bench.read_dtype
     for wanted in (None, torch.bfloat16, torch.float32):
         for dtype in INDEX_DTYPES:
             loc = torch.tensor([last, 0, -1, 1, -2], dtype=dtype)
@@ -231,13 +231,17 @@ def split_read(bench: LatentBench) -> None:
     check="a view of the key row's first kv_lora_rank elements; packed rows are shown as stored",
 )
 def value_is_prefix(bench: LatentBench) -> None:
-    """The value buffer is the same memory as the key buffer, cut after the latent part."""
+    """The value buffer is the key buffer cut after the latent part: the same memory, or a copy."""
     for layer_id in bench.layer_ids:
+        loc = torch.tensor([1])
+        bench.write(loc, *bench.pair(1, salt=layer_id), layer_id)
         key, value = bench.pool.get_key_buffer(layer_id), bench.pool.get_value_buffer(layer_id)
-        rank = bench.asked.kv_lora_rank
-        facts = [
-            (tuple(x.shape), x.stride(), x.dtype, x.data_ptr()) for x in (value, key[..., :rank])
-        ]
+        prefix = key[..., : bench.asked.kv_lora_rank]
+        if bench.reads_copies:
+            call = f"get_value_buffer({layer_id}) of a pool that declares copies"
+            bench.expect_same(call, value.float(), prefix.float(), "value row")
+            continue
+        facts = [(tuple(x.shape), x.stride(), x.dtype, x.data_ptr()) for x in (value, prefix)]
         bench.expect(
             f"get_value_buffer({layer_id}): shape, strides, dtype, address",
             expected=facts[1],

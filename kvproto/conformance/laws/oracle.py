@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kvproto.protocols import BufferRegion, DeclaresRegions, IndexerCapable, KVLeaf, MLALatent
 
+from ..block_codec import is_block_scaled
 from ..broken import LawBroken
 from ..kv_bench import KVBench, LayerStub, Side
 from ..latent_bench import LatentBench, has_index_keys, is_packed
@@ -23,7 +24,9 @@ _CHECK = "declare the address of page 0 of each layer, and each field's own offs
     "oracle.rows",
     DeclaresRegions,
     KVLeaf,
-    applies=lambda request: has_layers(request) and not is_packed(request),
+    applies=lambda request: (
+        not (is_packed(request) or is_block_scaled(request)) and has_layers(request)
+    ),
     needs=OWNED,
     check=_CHECK,
 )

@@ -15,10 +15,13 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    QuantScheme,
+    ScaleLayout,
     SparseIndexLeafRequest,
     peer_differences,
 )
 
+from ..block_codec import is_block_scaled
 from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..law import has_layers, law
@@ -31,6 +34,8 @@ _OTHER = {
     torch.float8_e4m3fnuz: torch.float8_e4m3fn,
 }
 """Element types of the same width, which sizes alone cannot tell apart."""
+
+_OTHER_SCHEME: dict[QuantScheme, QuantScheme] = {"fp4_mx16": "nvfp4", "nvfp4": "fp4_mx16"}
 
 
 @law(
@@ -65,17 +70,20 @@ def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:
     first = request.start_layer + 1
     yield f"layers from {first} on", replace(request, start_layer=first)
     packed = request.quant_scheme == "dsa_fp8_packed"
-    if request.dtype in _OTHER and not packed:
+    blocks = is_block_scaled(request)
+    if request.dtype in _OTHER and not (packed or blocks):
         yield f"{_OTHER[request.dtype]}", replace(request, dtype=_OTHER[request.dtype])
     match request:
         case MHALeafRequest(head_num=heads, head_dim=width):
-            if heads > 1 and request.page_size > 1:
+            if heads > 1 and request.page_size > 1 and not blocks:
                 other_layout = replace(request, layout="nhd" if request.layout == "hnd" else "hnd")
                 yield f"layout {other_layout.layout}", other_layout
-            if width % 2 == 0 and request.value_head_dim % 2 == 0:
+            whole = 64 if blocks else 2
+            if width % whole == 0 and request.value_head_dim % whole == 0:
                 half, v_half = width // 2, request.value_head_dim // 2
                 other = replace(request, head_num=2 * heads, head_dim=half, v_head_dim=v_half)
                 yield "twice the heads of half the width", other
+            yield from _other_scales(request)
         case SparseIndexLeafRequest():
             yield from _other_indexes(request)
         case MLALeafRequest(kv_lora_rank=rank) | DSALeafRequest(kv_lora_rank=rank):
@@ -96,3 +104,15 @@ def _other_indexes(request: SparseIndexLeafRequest) -> Iterator[tuple[str, LeafR
     if request.index_value_layer_ids:
         bare = replace(request, disable_value_sparse_layer_ids=request.sparse_layer_ids)
         yield "no index values", bare
+
+
+def _other_scales(request: MHALeafRequest) -> Iterator[tuple[str, LeafRequest]]:
+    """The same bytes a page, with scales that mean something else or lie elsewhere."""
+    if request.quant_scheme == "mxfp8" and request.page_size % 32 == 0:
+        other: ScaleLayout = (
+            "token_rows" if request.block_scale_layout == "interleaved" else "interleaved"
+        )
+        yield f"scale_layout={other!r}", replace(request, scale_layout=other)
+    swapped = _OTHER_SCHEME.get(request.quant_scheme)
+    if swapped is not None:
+        yield f"quant_scheme={swapped!r}", replace(request, quant_scheme=swapped)

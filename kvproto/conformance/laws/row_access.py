@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kvproto.protocols import DeclaresRegions, KVLeaf
 
+from ..block_codec import is_block_scaled
 from ..broken import LawBroken
 from ..capabilities import advertised_methods
 from ..kv_bench import KVBench, LayerStub
@@ -26,7 +27,8 @@ Place = tuple[RowPart, int, int]
 
 
 def _offered(bench: KVBench) -> bool:
-    return bench.oracle.row_access is not None and bench.oracle.pool is bench.pool
+    lent = bench.oracle.row_access is not None and bench.oracle.pool is bench.pool
+    return lent and not is_block_scaled(bench.request)  # whose rows are of no one dtype
 
 
 @law(

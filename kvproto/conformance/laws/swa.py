@@ -119,8 +119,7 @@ def layers(bench: SWABench) -> None:
     bench.expect("swa_layer_nums", expected=len(bench.window_ids), got=bench.pool.swa_layer_nums)
     for layer_id in bench.layer_ids:
         leaf, leaf_id = bench.place(layer_id)
-        key = bench.pool.get_key_buffer(layer_id)
-        if key.data_ptr() != leaf.pool.get_key_buffer(leaf_id).data_ptr():
+        if not bench.shows_leaf(layer_id):
             side = "window" if leaf is bench.window else "full"
             raise LawBroken(
                 f"get_key_buffer({layer_id})",

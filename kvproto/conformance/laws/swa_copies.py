@@ -19,8 +19,9 @@ from ..composite_bench import SWABench
 from ..kv_bench import Side
 from ..law import has_layers, law
 from ..oracle import peek, poke
-from ..storage import owned_bytes
+from ..storage import kept_bytes
 from .swa import LAYERS
+from .transfer import by_page
 
 
 @law(
@@ -64,12 +65,17 @@ def transfer(bench: SWABench) -> None:
         "get_contiguous_buf_infos": (bench.full, bench.full_ids),
         "get_state_buf_infos": (bench.window, bench.window_ids),
     }
-    exported = {name: getattr(bench.pool, name)() for name in parts}
+    full = by_page(bench.pool)
+    pointers, lengths, items = ([entry[column] for entry in full] for column in range(3))
+    exported: dict[str, tuple[list[int], list[int], list[int]]] = {
+        "get_contiguous_buf_infos": (pointers, lengths, items),
+        "get_state_buf_infos": bench.pool.get_state_buf_infos(),
+    }
     _expect_apart(exported)
     for name, (leaf, ids) in parts.items():
         pages = leaf.slots // leaf.request.page_size
         _, lengths, items = exported[name]
-        owned = owned_bytes(leaf.pool, leaf.slots) if ids else 0
+        owned = kept_bytes(leaf.pool, leaf.slots) if ids else 0
         bench.expect(f"bytes in {name}()", expected=owned, got=sum(lengths))
         counted = [length // item for length, item in zip(lengths, items, strict=True)]
         bench.expect(f"pages in {name}()", expected=[pages] * len(lengths), got=counted)

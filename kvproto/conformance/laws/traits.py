@@ -40,7 +40,7 @@ _BY_CAPABILITY = (
     check="declare what was built for this request, not what the class usually is",
 )
 def request(bench: KVBench) -> None:
-    """The declared kind, schemes and fp8 variant are those of the request."""
+    """The declared kind, schemes, fp8 variant and scale layout are those of the request."""
     traits = bench.pool.pool_traits
     for name, value in _expected(bench.request).items():
         got: object = getattr(traits, name)
@@ -113,12 +113,14 @@ def read_door(bench: KVBench) -> None:
 
 def _expected(request: LeafRequest) -> dict[str, str]:
     variant = "none"
-    if request.dtype.itemsize == 1 and request.dtype.is_floating_point:
-        variant = str(request.dtype).removeprefix("torch.float8_")
+    name = str(request.dtype)
+    if name.startswith("torch.float8_"):
+        variant = name.removeprefix("torch.float8_")
     facts = {"quant_scheme": request.quant_scheme, "fp8_variant": variant}
     match request:
         case MHALeafRequest():
-            return facts | {"kind": "mha", "layout": request.layout}
+            lie = {"scale_layout": request.block_scale_layout}
+            return facts | lie | {"kind": "mha", "layout": request.layout}
         case MLALeafRequest():
             return facts | {"kind": "mla"}
         case DSALeafRequest():

@@ -25,7 +25,7 @@ from ..broken import LawBroken
 from ..kv_bench import KVBench, Side
 from ..law import has_layers, law
 from ..oracle import peek, poke
-from ..storage import owned_bytes
+from ..storage import kept_bytes
 from .leaf import OWNED
 
 _OTHER = ("component_groups", "page_envelope", "ratio_groups")
@@ -63,7 +63,7 @@ def lists(bench: KVBench) -> None:
 def item_len(bench: KVBench) -> None:
     """The item length is the bytes of one page: copying one item copies one page and no more."""
     page = bench.request.page_size
-    pointers, lengths, items = bench.pool.get_contiguous_buf_infos()
+    _, lengths, items = bench.pool.get_contiguous_buf_infos()
     wanted = _page_bytes(bench)
     for length, item in zip(lengths, items, strict=True):
         if sum(items) != wanted or length != item * (bench.slots // page):
@@ -73,7 +73,7 @@ def item_len(bench: KVBench) -> None:
                 got=f"{sum(items)} bytes in all, region of {length} bytes in items of {item}",
             )
     _fill_pages(bench)
-    for pointer, item in zip(pointers, items, strict=True):
+    for pointer, _, item in by_page(bench.pool):
         poke(pointer + item, peek(pointer + 2 * item, item))
     for layer_id in bench.layer_ids:
         for side in bench.sides:
@@ -102,7 +102,7 @@ def complete(bench: KVBench) -> None:
                 expected="regions that do not overlap",
                 got=f"{length} bytes at {a:#x} reach past {b:#x}",
             )
-    owned = owned_bytes(bench.pool, bench.slots)
+    owned = kept_bytes(bench.pool, bench.slots)
     total = sum(length for _, length, _ in spans)
     if total != owned:
         raise LawBroken(
@@ -195,13 +195,17 @@ def regions(bench: KVBench) -> None:
 
 
 def exported(pool: Transferable) -> list[tuple[int, int, int]]:
-    """Pointer, length and item length of all regions with bytes: of pages, state and scales."""
+    """Pointer, length and item length of all regions with bytes: of pages, scales and state."""
+    state = pool.get_state_buf_infos() if isinstance(pool, StateTransferable) else ((), (), ())
+    return [*by_page(pool), *(entry for entry in zip(*state, strict=True) if entry[1])]
+
+
+def by_page(pool: Transferable) -> list[tuple[int, int, int]]:
+    """Those of rows, and of block scales, which go by the same pages."""
     tables = [pool.get_contiguous_buf_infos()]
-    if isinstance(pool, StateTransferable):
-        tables.append(pool.get_state_buf_infos())
     if isinstance(pool, BlockScaled):
         tables.append(pool.get_kv_scale_buf_infos())
-    return [entry for table in tables for entry in zip(*table, strict=True) if entry[1]]
+    return [entry for table in tables for entry in zip(*table, strict=True)]
 
 
 def _orders_otherwise(pool: object) -> bool:

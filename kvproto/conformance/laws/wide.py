@@ -29,7 +29,7 @@ _REACH = 1 << 31
 )
 def wide_address(bench: KVBench) -> None:
     """Rows past 2**31 elements of a buffer are stored in their place, for int32 locations too."""
-    narrowest = min(heads * width for heads, width in map(bench.row_shape, bench.sides))
+    narrowest = min(map(bench.stored_elements, bench.sides))
     wide = _wide(bench, narrowest)
     if wide is None:
         return

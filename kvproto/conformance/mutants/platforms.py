@@ -15,6 +15,7 @@ from kvproto.reference import (
     MHALeaf,
 )
 
+from ..block_codec import is_block_scaled
 from .registry import MUTANTS, Mutant, mutant
 
 
@@ -33,7 +34,7 @@ class WantsItsOwnLayerClass(MHALeaf):
 
 
 def answers_nothing(request: Any) -> Any:
-    if not isinstance(request, MHALeafRequest):
+    if not isinstance(request, MHALeafRequest) or is_block_scaled(request):
         return Declined("K and V rows only")
     if request.layout == "packed_pages":
         return None
@@ -41,7 +42,8 @@ def answers_nothing(request: Any) -> Any:
 
 
 def gives_no_reason(request: Any) -> Any:
-    if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+    plain = isinstance(request, MHALeafRequest) and not is_block_scaled(request)
+    if plain and request.layout == "nhd":
         return MHALeaf(**request.keywords())
     return Declined("")
 

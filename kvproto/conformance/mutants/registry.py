@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from kvproto.protocols import Declined, Layout, LeafRequest
 
+from ..block_codec import is_block_scaled
 from ..check import check_pool
 from ..factory import Factory
 from ..law import LAWS
@@ -45,7 +46,12 @@ MUTANTS: list[Mutant] = []
 
 
 def from_keywords(cls: Any, request: Any) -> Any:
-    """For pools, whose requests hold the keywords of their constructors."""
+    """For pools, whose requests hold the keywords of their constructors.
+
+    Rows under block scales are those of other classes: see `blocks.py`.
+    """
+    if is_block_scaled(request):
+        return Declined(f"{cls.__name__} keeps no block scales")
     return cls(**request.keywords())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproto._bad_input import BadInput
 
 from .accounts import ACCOUNT_SPECS
+from .blocks import BLOCK_SPECS
 from .composites import COMPOSITE_SPECS
 from .latent import LATENT_SPECS
 from .layouts import LAYOUT_SPECS
@@ -15,7 +16,13 @@ from .spec import Spec
 __all__ = ["SPECS", "Spec", "spec_named"]
 
 SPECS: tuple[Spec, ...] = (
-    ROW_SPECS + LAYOUT_SPECS + LATENT_SPECS + SPARSE_SPECS + COMPOSITE_SPECS + ACCOUNT_SPECS
+    ROW_SPECS
+    + LAYOUT_SPECS
+    + LATENT_SPECS
+    + SPARSE_SPECS
+    + BLOCK_SPECS
+    + COMPOSITE_SPECS
+    + ACCOUNT_SPECS
 )
 """Every geometry, in the order they are tried."""
 
