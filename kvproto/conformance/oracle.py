@@ -111,7 +111,7 @@ class Oracle:
         region = self._region((name,), layer_id)
         if region is None:
             return None
-        return _gather(region, region.field(name), layer_id, range(region.page_count))
+        return gather_field(region, region.field(name), layer_id, range(region.page_count))
 
     @property
     def _reader(self) -> AccessReader | DoorReader:
