@@ -81,6 +81,8 @@ def _fork() -> int:
 
 def _answer(action: Callable[[], object], writer: int) -> NoReturn:
     faulthandler.disable()  # the parent tells of a crash, in one line
+    for fatal in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+        signal.signal(fatal, signal.SIG_DFL)  # libraries install handlers that print for seconds
     gc.freeze()  # a collection would touch, and so copy, all that the parent has
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, waiting for them hangs
     with open(writer, "wb") as pipe:
