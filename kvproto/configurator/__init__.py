@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from .budget import MemoryBudget
+from .build import build
+from .build_error import BuildError
+from .built import BuiltPools, Views
+from .core import Core
 from .examples import example_config, example_names
 from .fields import ShapeError
 from .geometry import (
@@ -20,12 +24,16 @@ from .parallel import ParallelLayout
 from .plan import plan
 from .plan_error import PlanError
 from .plan_json import plan_from_json, plan_to_json
+from .platforms import find_platform
 from .pool_plan import PoolPlan
 from .shape import ModelShape
 
 __all__ = [
     "AttentionGeometry",
+    "BuildError",
+    "BuiltPools",
     "CompressedGeometry",
+    "Core",
     "HeadGeometry",
     "IndexGeometry",
     "LatentGeometry",
@@ -41,8 +49,11 @@ __all__ = [
     "SpeculativeOptions",
     "StateGeometry",
     "StateOptions",
+    "Views",
+    "build",
     "example_config",
     "example_names",
+    "find_platform",
     "plan",
     "plan_from_json",
     "plan_to_json",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .build import build_reference_leaf
 from .build_composite import build_reference_pool
+from .core import CORE
 from .dsa import DSALeaf
 from .fp4 import FP4Leaf
 from .hisparse import DeviceLocations
@@ -18,6 +19,7 @@ from .mxfp8 import MXFP8Leaf
 from .nvfp4 import NVFP4Leaf
 from .page_envelope import PageEnvelopeLeaf
 from .paged_allocator import PageAllocator
+from .platforms import ReferencePlatform
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
 from .sparse_index import SparseIndexLeaf
@@ -30,6 +32,7 @@ from .swa_parts import swa_pool
 from .token_allocator import TokenAllocator
 
 __all__ = [
+    "CORE",
     "DSALeaf",
     "DeviceLocations",
     "DeviceSubsetAllocator",
@@ -45,6 +48,7 @@ __all__ = [
     "PageEnvelopeLeaf",
     "PureSWAAllocator",
     "RecurrentStatePool",
+    "ReferencePlatform",
     "ReqToToken",
     "SWAPairAllocator",
     "SWAPool",

@@ -1,0 +1,120 @@
+"""From a plan to pools: leaves by the platform, the rest by the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    CapabilityError,
+    Declined,
+    HybridComposite,
+    KVLeaf,
+    KVPool,
+    LeafRequest,
+    Platform,
+    SlotAllocator,
+    StatePool,
+    require,
+    supports,
+)
+
+from .build_error import BuildError
+from .built import BuiltPools, views_of
+from .core import Core
+from .honours import differences
+from .pool_plan import PoolPlan
+from .realise import realised
+
+__all__ = ["build"]
+
+_Made = TypeVar("_Made")
+
+
+def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
+    """The pools of a plan on the platform's device.
+
+    A leaf that the platform declines ends the build: rows in another layout than its kernels
+    read serve nobody. An allocator that it declines is the core's instead, since slots are
+    integers, and a note says so.
+
+    :raises BuildError: for a leaf that is declined, is none, or holds other than was asked.
+    """
+    doors = _Doors(platform, core)
+    pool = _pool(plan, doors)
+    state = _state(plan, pool, core, platform)
+    draft = None
+    if plan.draft is not None:
+        draft = _built(doors.leaf(realised(plan.draft, doors.device)), platform)
+    doors.kvcache = pool
+    allocator = core.allocator(realised(plan.allocator, doors.device), pool, doors.allocator)
+    return BuiltPools(
+        plan=plan,
+        pool=pool,
+        views=None if pool is None else views_of(pool),
+        state=state,
+        draft=draft,
+        allocator=_built(allocator, platform),
+        request_pool=core.request_pool(realised(plan.request_pool, doors.device)),
+        notes=tuple(doors.notes),
+    )
+
+
+@dataclass(slots=True)
+class _Doors:
+    """A platform's doors, each answer looked at before it is passed on."""
+
+    platform: Platform
+    core: Core
+    kvcache: object = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        return self.platform.capabilities.device_type
+
+    def leaf(self, request: LeafRequest) -> KVLeaf | Declined:
+        leaf = self.platform.build_leaf(request)
+        if isinstance(leaf, Declined):
+            return leaf
+        name = f"{type(request).__name__} on platform '{self.platform.name}'"
+        try:
+            require(leaf, KVLeaf, for_=name)
+        except CapabilityError as error:
+            raise BuildError(str(error)) from error
+        other = differences(request, leaf)
+        if other:
+            raise BuildError(f"{name}: build_leaf gave {type(leaf).__name__}: {'; '.join(other)}")
+        return leaf
+
+    def allocator(self, request: AllocatorRequest) -> SlotAllocator | Declined:
+        made = self.platform.build_allocator(request)
+        if not isinstance(made, Declined):
+            return made
+        spare: SlotAllocator = self.core.spare_allocator(request, self.kvcache)
+        self.notes.append(
+            f"{request.kind} allocator of {request.size} slots by the core: platform "
+            f"'{self.platform.name}' declined it ({made.reason})"
+        )
+        return spare
+
+
+def _pool(plan: PoolPlan, doors: _Doors) -> KVPool | None:
+    if plan.pool is None:
+        return None
+    return _built(doors.core.pool(realised(plan.pool, doors.device), doors.leaf), doors.platform)
+
+
+def _state(plan: PoolPlan, pool: KVPool | None, core: Core, platform: Platform) -> StatePool | None:
+    if plan.state is None:
+        return None
+    if pool is not None and supports(pool, HybridComposite):
+        return pool.mamba_pool
+    return core.state(realised(plan.state, platform.capabilities.device_type))
+
+
+def _built(made: _Made | Declined, platform: Platform) -> _Made:
+    if isinstance(made, Declined):
+        raise BuildError(f"platform '{platform.name}' declined: {made.reason}")
+    return made

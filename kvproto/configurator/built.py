@@ -1,0 +1,83 @@
+"""Built pools, and what each can do, asked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from typing_extensions import TypeForm
+
+from kvproto.protocols import (
+    DeclaresRegions,
+    HostCopyable,
+    HostMirrorable,
+    IndexerCapable,
+    KVLeaf,
+    KVPool,
+    MLALatent,
+    Movable,
+    RequestPool,
+    SlotAllocator,
+    StatePool,
+    StateTransferable,
+    SWAComposite,
+    Transferable,
+    supports,
+)
+
+from .pool_plan import PoolPlan
+
+__all__ = ["BuiltPools", "Views", "views_of"]
+
+_Capability = TypeVar("_Capability")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Views:
+    """A pool under each capability it has, None where it has not: hot paths ask `is not None`."""
+
+    swa: SWAComposite | None
+    latent: MLALatent | None
+    indexer: IndexerCapable | None
+    movable: Movable | None
+    transfer: Transferable | None
+    state_transfer: StateTransferable | None
+    host_copy: HostCopyable | None
+    host: HostMirrorable | None
+    regions: DeclaresRegions | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPools:
+    """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing.
+
+    `notes` say what was built by another than the platform, a line each.
+    """
+
+    plan: PoolPlan
+    pool: KVPool | None
+    views: Views | None
+    state: StatePool | None
+    draft: KVLeaf | None
+    allocator: SlotAllocator
+    request_pool: RequestPool
+    notes: tuple[str, ...]
+
+
+def views_of(pool: KVPool) -> Views:
+    """The pool under each capability it has."""
+    return Views(
+        swa=_bound(pool, SWAComposite),
+        latent=_bound(pool, MLALatent),
+        indexer=_bound(pool, IndexerCapable),
+        movable=_bound(pool, Movable),
+        transfer=_bound(pool, Transferable),
+        state_transfer=_bound(pool, StateTransferable),
+        host_copy=_bound(pool, HostCopyable),
+        host=_bound(pool, HostMirrorable),
+        regions=_bound(pool, DeclaresRegions),
+    )
+
+
+def _bound(pool: object, capability: TypeForm[_Capability]) -> _Capability | None:
+    return pool if supports(pool, capability) else None

@@ -1,0 +1,61 @@
+"""What the configurator asks of the core: everything that is built over a platform's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVLeaf,
+    KVPool,
+    LeafRequest,
+    PoolRequest,
+    RequestPool,
+    RequestPoolRequest,
+    SlotAllocator,
+    StatePool,
+    StatePoolRequest,
+)
+
+if TYPE_CHECKING:
+    from .pool_plan import PlannedAllocator
+
+__all__ = ["BuildAllocator", "BuildLeaf", "Core"]
+
+BuildLeaf: TypeAlias = Callable[[LeafRequest], KVLeaf | Declined]
+"""A platform's door for leaves."""
+
+BuildAllocator: TypeAlias = Callable[[AllocatorRequest], SlotAllocator | Declined]
+"""A platform's door for allocators of one space of slots."""
+
+
+class Core(Protocol):
+    """Builds what no platform is asked for: composites, state, tables, and allocators of pairs.
+
+    Handed to `build`, so that the configurator knows contracts alone. `kvproto.reference.CORE`
+    is one.
+    """
+
+    def pool(self, request: PoolRequest, build_leaf: BuildLeaf, /) -> KVPool | Declined:
+        """The leaf, or the composite over leaves, that the request describes."""
+        ...
+
+    def state(self, request: StatePoolRequest, /) -> StatePool:
+        """A recurrent state pool of its own, for a model whose rows are in a window pair."""
+        ...
+
+    def allocator(
+        self, request: PlannedAllocator, kvcache: object, build_allocator: BuildAllocator, /
+    ) -> SlotAllocator | Declined:
+        """The allocator; each space of slots in it comes from `build_allocator`."""
+        ...
+
+    def request_pool(self, request: RequestPoolRequest, /) -> RequestPool:
+        """The table of token slots per request."""
+        ...
+
+    def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:
+        """An allocator for platforms that have none of their own."""
+        ...

@@ -1,0 +1,63 @@
+"""The reference as the core of a configurator: what is built over a platform's parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVPool,
+    PoolRequest,
+    RequestPoolRequest,
+    StatePoolRequest,
+)
+
+from .build_allocator import BuildAllocator, build_reference_allocator
+from .build_composite import BuildLeaf, build_reference_pool
+from .request_pool import ReqToToken
+from .state import RecurrentStatePool
+
+if TYPE_CHECKING:
+    from kvproto.protocols import SWAAllocatorRequest
+
+__all__ = ["CORE", "ReferenceCore"]
+
+
+class ReferenceCore:
+    """Composites, state, tables and pairs of allocators, over leaves and allocators of others."""
+
+    def pool(self, request: PoolRequest, build_leaf: BuildLeaf, /) -> KVPool | Declined:
+        """As `build_reference_pool`."""
+        return build_reference_pool(request, build_leaf)
+
+    def state(self, request: StatePoolRequest, /) -> RecurrentStatePool:
+        """A state pool on the request's device."""
+        return RecurrentStatePool(**request.keywords())
+
+    def allocator(
+        self,
+        request: AllocatorRequest | SWAAllocatorRequest,
+        kvcache: object,
+        build_allocator: BuildAllocator,
+        /,
+    ) -> Any:
+        """The platform's allocator, or a pair over two of them."""
+        if isinstance(request, AllocatorRequest):
+            return build_allocator(request)
+        return build_reference_allocator(request, kvcache, build_allocator)
+
+    def request_pool(self, request: RequestPoolRequest, /) -> ReqToToken:
+        """A table on the request's device."""
+        made = build_reference_allocator(request)
+        if not isinstance(made, ReqToToken):
+            raise TypeError(f"{request!r} asks for a table and got {type(made).__name__}")
+        return made
+
+    def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:
+        """An allocator in plain torch, for whatever device has torch."""
+        return build_reference_allocator(request, kvcache)
+
+
+CORE = ReferenceCore()
+"""The only one there needs to be: it keeps nothing."""

@@ -1,0 +1,60 @@
+"""The devices that the reference serves itself, through the same door as a plugin's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVLeaf,
+    LeafRequest,
+    PlatformCapabilities,
+    SlotAllocator,
+)
+
+from .build import build_reference_leaf
+from .build_allocator import build_reference_allocator
+
+__all__ = ["ReferencePlatform", "cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePlatform:
+    """Reference leaves and allocators on one type of device."""
+
+    name: str
+    capabilities: PlatformCapabilities
+
+    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """As `build_reference_leaf`."""
+        return build_reference_leaf(request)
+
+    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
+        """As `build_reference_allocator`."""
+        made = build_reference_allocator(request)
+        if isinstance(made, Declined | SlotAllocator):
+            return made
+        return Declined(f"{type(made).__name__} lends no slots")
+
+
+def cpu() -> ReferencePlatform:
+    """Every machine has one."""
+    facts = PlatformCapabilities(
+        device_type="cpu", supports_triton=False, supports_graph_capture=False, fp8_variant="e4m3fn"
+    )
+    return ReferencePlatform("cpu", facts)
+
+
+def cuda() -> ReferencePlatform | Declined:
+    """NVIDIA devices, where this torch was built for them and sees one."""
+    if torch.version.cuda is None:
+        return Declined("this torch was not built for CUDA")
+    if not torch.cuda.is_available():
+        return Declined("torch sees no CUDA device")
+    facts = PlatformCapabilities(
+        device_type="cuda", supports_triton=True, supports_graph_capture=True, fp8_variant="e4m3fn"
+    )
+    return ReferencePlatform("cuda", facts)
