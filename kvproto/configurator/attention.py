@@ -66,21 +66,33 @@ def window_geometry(fields: Fields) -> AttentionGeometry:
     )
 
 
-def index_geometry(fields: Fields) -> IndexGeometry:
-    """The index key of a layer that chooses the tokens it attends to.
+def index_geometry(fields: Fields) -> IndexGeometry | None:
+    """The index key of a layer that chooses the tokens it attends to; None where none is stated.
 
-    :raises ShapeError: where its width is missing.
+    :raises ShapeError: for a field that is no count.
     """
     sparse = fields.inner("sparse_attention_config")
     if sparse is not None:
-        flags = sparse.integers("sparse_disable_index_value")
-        return IndexGeometry(
-            head_dim=sparse.required("sparse_index_dim"),
-            with_values=flags is not None and not all(flags),
-        )
-    width = fields.integer("index_head_dim", "indexer_head_dim") or fields.required("head_dim")
-    pool = fields.integer("index_kpool", "indexer_compress_ratio") or 1
-    return IndexGeometry(head_dim=width, kpool=pool)
+        return _beside_heads(sparse)
+    pooled = fields.integer("indexer_head_dim")
+    if pooled is not None:
+        ratio = fields.required("indexer_compress_ratio")
+        return IndexGeometry(scheme="pooled_rows", head_dim=pooled, kpool=ratio)
+    width = fields.integer("index_head_dim")
+    if width is None:
+        return None
+    if not fields.has("kv_lora_rank"):
+        return IndexGeometry(scheme="rows", head_dim=width)
+    pool = fields.integer("index_kpool") or 1
+    return IndexGeometry(scheme="latent", head_dim=width, kpool=pool)
+
+
+def _beside_heads(sparse: Fields) -> IndexGeometry:
+    without = sparse.integers("sparse_disable_index_value") or ()
+    chosen = sparse.integers("sparse_attention_freq") or ()
+    valued = (i for i, flag in enumerate(chosen) if flag and not any(without[i : i + 1]))
+    width = sparse.required("sparse_index_dim")
+    return IndexGeometry(scheme="rows", head_dim=width, value_layer_ids=tuple(valued))
 
 
 def shared_choices(fields: Fields, kinds: tuple[LayerKind, ...]) -> tuple[int, ...]:

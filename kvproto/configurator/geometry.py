@@ -10,6 +10,7 @@ __all__ = [
     "CompressedGeometry",
     "HeadGeometry",
     "IndexGeometry",
+    "IndexKind",
     "LatentGeometry",
     "Mixer",
     "StateGeometry",
@@ -43,16 +44,21 @@ class LatentGeometry:
 AttentionGeometry: TypeAlias = HeadGeometry | LatentGeometry
 
 
+IndexKind = Literal["latent", "rows", "pooled_rows"]
+"""Beside what an index key is kept: a latent row, rows by head, or several tokens' such rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexGeometry:
     """A key per token (per `kpool` tokens, where that is above 1) by which tokens are chosen.
 
-    `with_values` says that the layer keeps an index value beside the key.
+    The layers of `value_layer_ids` keep an index value beside the key.
     """
 
+    scheme: IndexKind
     head_dim: int
     kpool: int = 1
-    with_values: bool = False
+    value_layer_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from kvproto.protocols import (
     MHARows,
     MLALatent,
     MLALeafRequest,
+    SparseIndexLeafRequest,
     supports,
 )
 
@@ -33,7 +34,7 @@ def differences(request: LeafRequest, leaf: KVLeaf) -> list[str]:
     }
     told: dict[str, object] = {name: getattr(leaf, name) for name in asked}
     asked |= _geometry(request)
-    if isinstance(request, MHALeafRequest) and supports(leaf, MHARows):
+    if isinstance(request, MHALeafRequest | SparseIndexLeafRequest) and supports(leaf, MHARows):
         told |= {
             "head_num": leaf.head_num,
             "head_dim": leaf.head_dim,
@@ -63,6 +64,8 @@ def _geometry(request: LeafRequest) -> dict[str, object]:
                 "head_dim": request.head_dim,
                 "v_head_dim": request.value_head_dim,
             }
+        case SparseIndexLeafRequest():
+            return named | {"head_num": request.head_num, "head_dim": request.head_dim}
         case MLALeafRequest() | DSALeafRequest():
             return named | {
                 "kv_lora_rank": request.kv_lora_rank,

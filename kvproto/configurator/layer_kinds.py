@@ -65,6 +65,10 @@ def layer_kinds(fields: Fields) -> tuple[LayerKind, ...]:
 
 
 def _listed(fields: Fields) -> tuple[LayerKind, ...] | None:
+    sparse = fields.inner("sparse_attention_config")
+    chosen = sparse.integers("sparse_attention_freq") if sparse is not None else None
+    if chosen is not None:
+        return tuple("indexed" if flag else "full" for flag in chosen)
     for name in ("layer_types", "layers_block_type"):
         words = fields.words(name)
         if words is not None:

@@ -12,6 +12,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     PlatformCapabilities,
     QuantScheme,
+    SparseIndexLeafRequest,
     StatePoolRequest,
 )
 
@@ -77,7 +78,9 @@ class _Maker:
     ) -> LeafRequest:
         match geometry:
             case HeadGeometry():
-                return self._heads(geometry, layer_ids)
+                if index is None:
+                    return self._heads(geometry, layer_ids)
+                return self._sparse(geometry, index, layer_ids)
             case LatentGeometry():
                 if index is None:
                     return self._latent(geometry, layer_ids)
@@ -92,6 +95,24 @@ class _Maker:
             head_dim=geometry.head_dim,
             v_head_dim=None if geometry.v_head_dim == geometry.head_dim else geometry.v_head_dim,
             layout=self.options.layout,
+        )
+
+    def _sparse(
+        self, geometry: HeadGeometry, index: IndexGeometry, layer_ids: tuple[int, ...]
+    ) -> SparseIndexLeafRequest | MHALeafRequest:
+        keyed = self.stage.keyed
+        if not keyed:
+            return self._heads(geometry, layer_ids)
+        return SparseIndexLeafRequest(
+            **self._common(layer_ids),
+            head_num=geometry.heads_of_rank(self.parallel.head_ranks),
+            head_dim=geometry.head_dim,
+            idx_head_dim=index.head_dim,
+            dense_layer_ids=tuple(i for i in layer_ids if i not in keyed),
+            sparse_layer_ids=keyed,
+            disable_value_sparse_layer_ids=tuple(
+                i for i in keyed if i not in index.value_layer_ids
+            ),
         )
 
     def _latent(self, geometry: LatentGeometry, layer_ids: tuple[int, ...]) -> MLALeafRequest:

@@ -30,6 +30,14 @@ def refuse(
             "no compressed_pool",
             "use a platform that does",
         )
+    if _pools_index_rows(shape) and "qsa_pool" not in platform.subsystems:
+        raise PlanError(
+            "model_type",
+            shape.model_type,
+            f"its index keys stand for several tokens, and the platform '{platform.device_type}' "
+            "offers no qsa_pool",
+            "use a platform that does",
+        )
     if parallel.dcp_size > 1 and shape.index is not None:
         raise PlanError(
             "dcp_size",
@@ -44,3 +52,7 @@ def refuse(
             "allocators of window pairs number the tokens of one rank",
             "give 1, or window_pools=False",
         )
+
+
+def _pools_index_rows(shape: ModelShape) -> bool:
+    return shape.index is not None and shape.index.scheme == "pooled_rows"

@@ -67,16 +67,13 @@ class ModelShape:
         recurrent = _recurrent_ids(fields, kinds)
         window = fields.integer("sliding_window", "attention_chunk_size", "sliding_window_size")
         windowed = window is not None and any(kind in ("sliding", "chunked") for kind in kinds)
-        # A family with index keys says so even in a config whose layers are all dense.
-        indexed = "indexed" in kinds or fields.has("sparse_attention_config")
-        indexed = indexed or (fields.has("index_head_dim") and "compressed" not in kinds)
         return cls(
             model_type=fields.model_type,
             layers=kinds,
             attention=attention_geometry(fields) if fields.has("num_attention_heads") else None,
             window_attention=window_geometry(fields) if windowed else None,
             window=window if windowed or "compressed" in kinds else None,
-            index=index_geometry(fields) if indexed else None,
+            index=None if "compressed" in kinds else index_geometry(fields),
             reused_choice_ids=shared_choices(fields, kinds),
             compressed=compressed_geometry(fields) if "compressed" in kinds else None,
             state=state_geometry(fields) if recurrent else None,

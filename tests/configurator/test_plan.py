@@ -21,11 +21,14 @@ from kvproto.configurator import (
     example_config,
     example_names,
     plan,
+    plan_from_json,
+    plan_to_json,
 )
 from kvproto.protocols import (
     DSALeafRequest,
     HybridPoolRequest,
     MHALeafRequest,
+    SparseIndexLeafRequest,
     SWAPoolRequest,
     bytes_of_pool,
     bytes_of_state,
@@ -73,6 +76,22 @@ def test_bytes_of_a_token(
     made = planned(name, ParallelLayout(**ranks), page_size=64, **options)
     assert made.bytes_per_token == expected
     assert made.tokens.full == (40 * GIB - 64 * expected) // expected // 64 * 64 or made.state
+
+
+def test_sparse_layers_keep_index_rows_beside_their_rows() -> None:
+    config = example_config("minimax_m3_vl")
+    config["text_config"]["sparse_attention_config"] = {
+        "sparse_attention_freq": [0] * 3 + [1] * 57,
+        "sparse_disable_index_value": [1] * 40 + [0] * 20,
+        "sparse_index_dim": 128,
+    }
+    shape = ModelShape.from_hf_config(config)
+    options = ServingOptions(page_size=128)
+    made = plan(shape, options, ParallelLayout(tp_size=4), MemoryBudget.of_caches(40 * GIB))
+    assert isinstance(made.pool, SparseIndexLeafRequest)
+    # K and V of one head in 60 layers, a key in 57 of them, a value in 20 of those.
+    assert made.bytes_per_token == 60 * 2 * 128 * 2 + (57 + 20) * 128 * 2
+    assert plan_from_json(plan_to_json(made)) == made
 
 
 def test_a_window_pair_splits_its_bytes_by_the_ratio() -> None:

@@ -137,9 +137,37 @@ def test_compressed_rows_have_the_ratio_of_their_layer() -> None:
     assert (shape.window, shape.compressed.index_head_dim) == (128, 128)
 
 
-@pytest.mark.parametrize("name", ["deepseek_v32", "glm5_next", "minimax_m3_vl", "qwen4_exp"])
-def test_a_family_with_index_keys_is_never_taken_for_one_without(name: str) -> None:
-    assert shape_of(name).index is not None
+@pytest.mark.parametrize(
+    ("name", "changed", "index"),
+    [
+        ("deepseek_v32", {}, ("latent", 128, 1, ())),
+        ("glm5_next", {}, ("latent", 128, 16, ())),
+        ("minimax_m3_vl", {}, ("rows", 128, 1, ())),
+        (
+            "minimax_m3_vl",
+            {
+                "num_hidden_layers": 4,
+                "sparse_attention_config": {
+                    "sparse_attention_freq": [0, 1, 1, 1],
+                    "sparse_disable_index_value": [1, 1, 0, 1],
+                    "sparse_index_dim": 64,
+                },
+            },
+            ("rows", 64, 1, (2,)),
+        ),
+        (
+            "qwen4_exp",
+            {"indexer_head_dim": 64, "indexer_compress_ratio": 8},
+            ("pooled_rows", 64, 8, ()),
+        ),
+    ],
+)
+def test_a_family_with_index_keys_is_never_taken_for_one_without(
+    name: str, changed: dict[str, Any], index: tuple[str, int, int, tuple[int, ...]]
+) -> None:
+    found = shape_of(name, **changed).index
+    assert found is not None
+    assert (found.scheme, found.head_dim, found.kpool, found.value_layer_ids) == index
 
 
 @pytest.mark.parametrize(
