@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from kvproto._bad_input import BadInput
 
@@ -83,7 +84,7 @@ def list_laws() -> int:
     table = Table("law", "binds", "since", "level", "claim", box=None, pad_edge=False)
     for law in LAWS.values():
         binds = ", ".join(c.__name__ for c in law.capabilities) or "every pool"
-        table.add_row(law.id, binds, law.since, law.level, law.claim)
+        table.add_row(law.id, binds, law.since, law.level, Text(law.claim))
     console = Console()
     console.print(table)
     console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     accounts,
     addresses,
+    clauses,
     commit,
     composites,
     declarations,
@@ -35,6 +36,7 @@ __all__ = [
     "Mutant",
     "accounts",
     "addresses",
+    "clauses",
     "commit",
     "composites",
     "declarations",

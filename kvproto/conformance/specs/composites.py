@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from kvproto.protocols import (
@@ -137,6 +139,10 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
         _state(5, 9, 12, conv=((3, 5), (7, 1)), temporal=(1, 3), size=5, dtype=torch.bfloat16),
     ),
     Spec("state-drafts", _state(1, 2, conv=((2, 4), (3, 1)), draft_tokens=4, draft_rows=2)),
+    Spec(
+        "state-sliced",
+        replace(_state(2, 3, conv=((2, 6),)), conv_slice_axis=1, conv_shard_groups=(4, 2)),
+    ),
     Spec("state-conv-only", _state(3, 4, temporal=(0,))),
 )
 """Window pairs, hybrids and recurrent state."""
