@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import KVPool, LeafRequest, MHALeafRequest, MLALeafRequest, ScaleLayout
 
 from .block_codec import BlockCodec, codec_of, is_block_scaled
 from .block_oracle import BlockOracle
@@ -89,6 +90,11 @@ class BlockRows(KVBench):
 
 class BlockBench(BlockRows):
     """The bench of K and V rows under block scales."""
+
+    @property
+    def scale_layout(self) -> ScaleLayout:
+        """Where the scales were asked to lie."""
+        return cast("MHALeafRequest", self.request).block_scale_layout
 
 
 class LatentBlockBench(BlockRows, LatentBench):

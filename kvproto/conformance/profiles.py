@@ -27,7 +27,12 @@ class Profile:
 
 
 PROFILES = (
-    Profile("attention", "KVPool", ("KVPool",), ("leaf", "mha", "mla", "fp8", "write", "swa")),
+    Profile(
+        "attention",
+        "KVPool",
+        ("KVPool",),
+        ("leaf", "mha", "mla", "fp8", "scales", "workspace", "write", "swa"),
+    ),
     Profile("graph capture", "KVPool", ("KVPool",), ("sync-free",)),
     Profile("PD transfer", "KVPool", ("Transferable",), ("transfer", "state-transfer")),
     Profile("retraction", "KVPool", ("HostCopyable",), ("host-copy",)),

@@ -34,6 +34,7 @@ from . import (
     refusals,
     request_rows,
     row_access,
+    scales,
     size,
     sparse,
     sparse_travel,
@@ -53,6 +54,7 @@ from . import (
     transfer,
     whole_pages,
     wide,
+    workspace,
 )
 
 __all__ = [
@@ -87,6 +89,7 @@ __all__ = [
     "refusals",
     "request_rows",
     "row_access",
+    "scales",
     "size",
     "sparse",
     "sparse_travel",
@@ -106,4 +109,5 @@ __all__ = [
     "transfer",
     "whole_pages",
     "wide",
+    "workspace",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from kvproto.protocols import BufferRegion, DeclaresRegions, IndexerCapable, KVLeaf, MLALatent
 
+from ..block_bench import BlockBench, BlockRows
 from ..block_codec import is_block_scaled
 from ..broken import LawBroken
 from ..kv_bench import KVBench, LayerStub, Side
@@ -16,6 +18,7 @@ from ..latent_bench import LatentBench, has_index_keys, is_packed
 from ..law import has_layers, law
 from ..oracle import poke
 from .leaf import OWNED
+from .scales import scales_shown
 
 _CHECK = "declare the address of page 0 of each layer, and each field's own offset and strides"
 
@@ -78,6 +81,31 @@ def packed(bench: LatentBench) -> None:
 
 
 @law(
+    "oracle.blocks",
+    DeclaresRegions,
+    KVLeaf,
+    applies=lambda request: is_block_scaled(request) and has_layers(request),
+    needs=OWNED,
+    check=_CHECK,
+)
+def blocks(bench: BlockRows) -> None:
+    """Elements and scales put at their declared addresses are what the read doors then show."""
+    for layer_id in bench.layer_ids:
+        for slot in (1, bench.slots - 1):
+            for side in bench.sides:
+                row = bench.rows(side, 1, layer_id + slot, layer_id)
+                _poke_blocks(bench, side, layer_id, slot, row)
+                call = f"bytes put where the regions have {side} row {slot} of layer {layer_id}"
+                read = bench.pool.get_key_buffer if side == "key" else bench.pool.get_value_buffer
+                shown = read(layer_id)[slot : slot + 1].float()
+                if isinstance(bench, BlockBench) and not bench.codec.four_bits:
+                    scales = scales_shown(bench, side, layer_id)[slot : slot + 1]
+                    by = bench.codec.scale_meaning(scales).repeat_interleave(bench.codec.block, -1)
+                    shown = (shown * by).float()
+                bench.expect_same(call, shown, row, "row")
+
+
+@law(
     "oracle.index",
     DeclaresRegions,
     IndexerCapable,
@@ -115,6 +143,26 @@ def _poke_row(bench: KVBench, side: Side, layer_id: int, slot: int, row: Tensor)
     for head in range(row.shape[0]):
         for i in range(row.shape[1]):
             poke(region.address(layer_id, page, token, head, i, field=side), _raw(row[head, i]))
+
+
+def _poke_blocks(bench: BlockRows, side: Side, layer_id: int, slot: int, row: Tensor) -> None:
+    elements, scales = bench.codec.encode(row)
+    latent = isinstance(bench, LatentBench)
+    region = _region(bench, "latent" if latent else side, layer_id)
+    page, token = divmod(slot, region.page_size)
+    left = _numbers(elements[0])
+    for field in region.fields:
+        for index in product(*(range(size) for size in field.shape[1:])):
+            at = region.address(layer_id, page, token, *index, field=field.name)
+            poke(at, bytes([left.pop(0)]))
+    beside = _region(bench, "scale" if latent else f"{side}_scale", layer_id)
+    flat = _numbers(scales[0])
+    for index in product(*(range(size) for size in beside.fields[0].shape[1:])):
+        poke(beside.address(layer_id, page, token, *index), bytes([flat.pop(0)]))
+
+
+def _numbers(stored: Tensor) -> list[int]:
+    return [int(byte) for byte in stored.flatten()]
 
 
 def _region(bench: KVBench, name: str, layer_id: int) -> BufferRegion:

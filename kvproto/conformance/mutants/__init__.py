@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     accounts,
     addresses,
+    blocks,
     clauses,
     commit,
     composites,
@@ -36,6 +37,7 @@ __all__ = [
     "Mutant",
     "accounts",
     "addresses",
+    "blocks",
     "clauses",
     "commit",
     "composites",
