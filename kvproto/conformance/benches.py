@@ -19,6 +19,8 @@ from kvproto.protocols import (
     StateSlotsRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .account_bench import AllocBench
@@ -29,6 +31,7 @@ from .hisparse_bench import HiSparseBench
 from .kv_bench import KVBench
 from .latent_bench import LatentBench
 from .pair_bench import PairBench
+from .ring_bench import RingAllocBench, RingBench
 from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
 from .sparse_bench import SparseIndexBench
@@ -45,6 +48,8 @@ BENCHES: dict[type, type[Bench]] = {
     SparseIndexLeafRequest: SparseIndexBench,
     SWAPoolRequest: SWABench,
     HybridPoolRequest: HybridBench,
+    SWARingPoolRequest: RingBench,
+    SWARingAllocatorRequest: RingAllocBench,
     StatePoolRequest: StateBench,
     AllocatorRequest: AllocBench,
     SWAAllocatorRequest: PairBench,

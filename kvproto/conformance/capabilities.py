@@ -109,8 +109,10 @@ def capability_named(name: str) -> type:
 def capabilities_for(subject: object) -> tuple[type, ...]:
     """Those a subject is judged against: an allocator's where it lends, else a pool's.
 
-    What lends and has a pool's doors too is a pool.
+    What lends and has a pool's doors too is a pool, unless it lends rows of a request table.
     """
+    if supports(subject, p.RequestPool):
+        return ALLOCATOR_CAPABILITIES
     lends = all(hasattr(type(subject), door) for door in _LENDS)
     is_pool = any(hasattr(type(subject), door) for door in _methods(p.KVPool))
     return ALLOCATOR_CAPABILITIES if lends and not is_pool else POOL_CAPABILITIES

@@ -28,7 +28,7 @@ from .latent_bench import LatentBench
 from .row_access import RowAccess
 from .state_bench import StateBench
 
-__all__ = ["CompositeBench", "HybridBench", "SWABench", "numbers"]
+__all__ = ["CompositeBench", "HybridBench", "SWABench", "leaf_bench", "numbers"]
 
 
 def numbers(tensor: Tensor) -> list[int]:
@@ -194,8 +194,8 @@ class SWABench(CompositeBench):
     whole: SWAPoolRequest
 
     def __init__(self, request: SWAPoolRequest, pool: Any, seed: int = 0) -> None:
-        full = _leaf_bench(request.full, pool.full_kv_pool, seed)
-        window = _leaf_bench(request.window, pool.swa_kv_pool, seed)
+        full = leaf_bench(request.full, pool.full_kv_pool, seed)
+        window = leaf_bench(request.window, pool.swa_kv_pool, seed)
         full_ids, window_ids = request.full_attention_layer_ids, request.swa_attention_layer_ids
         super().__init__(request, pool, ((full, full_ids), (window, window_ids)), seed)
         self.full, self.window = full, window
@@ -263,7 +263,7 @@ class HybridBench(CompositeBench):
     whole: HybridPoolRequest
 
     def __init__(self, request: HybridPoolRequest, pool: Any, seed: int = 0) -> None:
-        self.full = _leaf_bench(request.full, pool.full_kv_pool, seed)
+        self.full = leaf_bench(request.full, pool.full_kv_pool, seed)
         super().__init__(request, pool, ((self.full, request.full_attention_layer_ids),), seed)
         self.state = StateBench(request.state, pool.mamba_pool, seed)
 
@@ -275,7 +275,7 @@ def _keyed(bench: KVBench, leaf_id: int) -> LatentBench | None:
     return None
 
 
-def _leaf_bench(request: LeafRequest, leaf: KVLeaf, seed: int) -> KVBench:
+def leaf_bench(request: LeafRequest, leaf: KVLeaf, seed: int) -> KVBench:
     """The leaf keeps the ids it was built with, which need not be the request's."""
     plain = KVBench if isinstance(request, MHALeafRequest) else LatentBench
     kind = block_bench(request) or plain

@@ -26,6 +26,7 @@ from kvproto.protocols import (
     StateSlotsRequest,
     SWAAllocator,
     SWAAllocatorRequest,
+    SWARingAllocatorRequest,
 )
 from kvproto.protocols._members import members_of
 
@@ -43,6 +44,7 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     HiSparseAllocatorRequest: ("an allocator of ids and device slots", HiSparseAllocator),
     StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
     RequestPoolRequest: ("a request pool", RequestPool),
+    SWARingAllocatorRequest: ("an allocator beside rings", SWAAllocator),
     StateRequestPoolRequest: ("a request pool with state", StateRequestPool),
     StatePoolRequest: ("a state pool", StatePool),
 }

@@ -59,6 +59,7 @@ from .requests import (
     SparseIndexLeafRequest,
 )
 from .resumable import Resumable
+from .ring_requests import SWARingAllocatorRequest, SWARingPoolRequest
 from .sharded_allocator import ShardedAllocator
 from .size_reporting import SizeReporting
 from .sparse_index import SparseIndexed
@@ -179,6 +180,8 @@ __all__ = [
     "SWACapable",
     "SWAComposite",
     "SWAPoolRequest",
+    "SWARingAllocatorRequest",
+    "SWARingPoolRequest",
     "ScaleLayout",
     "ScaledWrite",
     "ShardedAllocator",

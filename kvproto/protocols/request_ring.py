@@ -21,7 +21,11 @@ class RequestRingSWA(Capability, Protocol):
 
     @property
     def swa_req_ring_size(self) -> int | None:
-        """Tokens in a request's ring, at `req_pool_idx * swa_req_ring_size`; None without rings."""
+        """Tokens in a request's ring; None without rings.
+
+        Position `p` of row `r` is at window slot `r * swa_req_ring_size + p % swa_req_ring_size`.
+        Row 0, which is padding, has a ring too.
+        """
         ...
 
     @property

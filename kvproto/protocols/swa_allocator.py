@@ -21,7 +21,9 @@ class SWAAllocator(SlotAllocator, Protocol):
     location 0 of the window space is never freed.
 
     Where every layer is windowed the two spaces may be one: a lent slot is its own peer, it is
-    free once its peer is, and a token that gets no peer gets location 0.
+    free once its peer is, and a token that gets no peer gets location 0. Where window layers keep
+    a ring per request no location has a peer: nothing of the window is lent, `size_swa` counts the
+    rings of all rows, `swa_available_size` those of free rows, and `available_size` the full side.
     """
 
     @property

@@ -29,6 +29,8 @@ from .state_slot_allocator import StateSlots
 from .swa import SWAPool
 from .swa_allocator import SWAPairAllocator
 from .swa_parts import swa_pool
+from .swa_ring import SWARingPool, swa_ring_pool
+from .swa_ring_allocator import SWARingAllocator
 from .token_allocator import TokenAllocator
 
 __all__ = [
@@ -52,6 +54,8 @@ __all__ = [
     "ReqToToken",
     "SWAPairAllocator",
     "SWAPool",
+    "SWARingAllocator",
+    "SWARingPool",
     "SparseIndexLeaf",
     "StateReqToToken",
     "StateSlots",
@@ -60,4 +64,5 @@ __all__ = [
     "build_reference_pool",
     "hybrid_pool",
     "swa_pool",
+    "swa_ring_pool",
 ]

@@ -27,7 +27,14 @@ from .state_slot_allocator import StateSlots
 from .swa_allocator import SWAPairAllocator
 from .token_allocator import TokenAllocator
 
-__all__ = ["Account", "AccountRequest", "BuildAllocator", "build_reference_allocator"]
+__all__ = [
+    "Account",
+    "AccountRequest",
+    "BuildAllocator",
+    "build_reference_allocator",
+    "build_rows",
+    "build_single",
+]
 
 AccountRequest: TypeAlias = (
     AllocatorRequest
@@ -67,10 +74,10 @@ def build_reference_allocator(
 
     :raises ValueError: for sizes no account can have.
     """
-    part = build_allocator or partial(_single, kvcache=kvcache)
+    part = build_allocator or partial(build_single, kvcache=kvcache)
     match request:
         case AllocatorRequest():
-            return _single(request, kvcache)
+            return build_single(request, kvcache)
         case SWAAllocatorRequest():
             return _swa_pair(request, part, kvcache)
         case PureSWAAllocatorRequest():
@@ -82,13 +89,18 @@ def build_reference_allocator(
         case StateSlotsRequest():
             return StateSlots(request.size, request.device)
         case RequestPoolRequest():
-            return ReqToToken(
-                request.size,
-                request.max_context_len,
-                request.device,
-                enable_memory_saver=request.enable_memory_saver,
-                pre_alloc_size=request.pre_alloc_size,
-            )
+            return build_rows(request)
+
+
+def build_rows(request: RequestPoolRequest, /) -> ReqToToken:
+    """A request table."""
+    return ReqToToken(
+        request.size,
+        request.max_context_len,
+        request.device,
+        enable_memory_saver=request.enable_memory_saver,
+        pre_alloc_size=request.pre_alloc_size,
+    )
 
 
 def _swa_pair(
@@ -128,7 +140,10 @@ def _side(
     )
 
 
-def _single(request: AllocatorRequest, kvcache: object) -> TokenAllocator | PageAllocator:
+def build_single(
+    request: AllocatorRequest, /, kvcache: object = None
+) -> TokenAllocator | PageAllocator:
+    """An allocator of one space."""
     if request.kind == "token":
         return TokenAllocator(request.size, torch.int64, request.device, kvcache, request.need_sort)
     return PageAllocator(

@@ -13,10 +13,13 @@ from kvproto.protocols import (
     StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .build_allocator import build_reference_allocator
 from .build_composite import build_reference_pool
+from .build_ring import build_ring_allocator, build_ring_pool
 from .hisparse import DeviceLocations
 from .state import RecurrentStatePool
 from .state_request_pool import StateReqToToken
@@ -40,6 +43,10 @@ def build_reference(request: Any, /) -> Any:
             return build_reference_allocator(request)
         case StatePoolRequest():
             return RecurrentStatePool(**request.keywords())
+        case SWARingPoolRequest():
+            return build_ring_pool(request)
+        case SWARingAllocatorRequest():
+            return build_ring_allocator(request)
         case StateRequestPoolRequest():
             return _rows_with_state(request)
         case _:

@@ -10,10 +10,12 @@ from kvproto.protocols import (
     BlockScaled,
     Composite,
     DeclaresTraits,
+    HybridPoolRequest,
     IndexerCapable,
     KVLeaf,
     MLALatent,
     SWAPoolRequest,
+    SWARingPoolRequest,
     supports,
 )
 
@@ -105,14 +107,19 @@ def capabilities(bench: CompositeBench) -> None:
 def traits(bench: CompositeBench) -> None:
     """The declared kind is the composite's, and so is the space of what it exports as state."""
     told = bench.pool.pool_traits
-    windowed = isinstance(bench.whole, SWAPoolRequest)
-    expected = ("swa", "swa_pages") if windowed else ("hybrid_linear", "state_slot")
     bench.expect(
         "pool_traits.kind, .state_index_space",
-        expected=expected,
+        expected=_DECLARED[type(bench.whole)],
         got=(told.kind, told.state_index_space),
     )
     bench.expect("pool_traits.layout", expected="composite", got=told.layout)
+
+
+_DECLARED: dict[type, tuple[str, str]] = {
+    SWAPoolRequest: ("swa", "swa_pages"),
+    SWARingPoolRequest: ("swa", "request_slot"),
+    HybridPoolRequest: ("hybrid_linear", "state_slot"),
+}
 
 
 def _has_layers(leaf: object) -> bool:

@@ -8,6 +8,7 @@ from kvproto.protocols import Composite, KVLeaf, supports
 from ..broken import LawBroken
 from ..composite_bench import CompositeBench, HybridBench
 from ..law import law
+from ..ring_bench import RingBench
 
 _ALL_CAN: tuple[type, ...] = (
     p.ScaledWrite,
@@ -36,6 +37,10 @@ _LEAVES_ONLY: tuple[type, ...] = (
 """What is storage, or a description of storage by the layer ids and pages of one leaf."""
 
 
+_BY_FULL_LOCATION = (p.Movable, p.HostCopyable, p.DeclaresRegions)
+"""What takes full locations or pages alone, which say nothing of rings."""
+
+
 @law(
     "composite.operations",
     Composite,
@@ -52,6 +57,8 @@ def operations(bench: CompositeBench) -> None:
     due: dict[type, bool] = {
         capability: all(supports(leaf, capability) for leaf in owning) for capability in _ALL_CAN
     }
+    if isinstance(bench, RingBench):
+        due |= dict.fromkeys(_BY_FULL_LOCATION, False)
     due[p.Transferable] = exports
     due[p.StateTransferable] = hybrid or exports
     due[p.LayerIdReporting] = exports and all(map(_names_all, owning))

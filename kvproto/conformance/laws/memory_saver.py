@@ -16,6 +16,7 @@ from kvproto.protocols import (
     Resumable,
     SizeReporting,
     StatePool,
+    StateRequestPoolRequest,
     StateSlotsRequest,
     StateTransferable,
     SWAAllocatorRequest,
@@ -173,11 +174,17 @@ def resume_state(bench: StateBench) -> None:
 
 def _saved(bench: Bench) -> Any:
     """A pool built with the saver on; None, with a note, where the factory declines that."""
-    pool = bench.build(replace(bench.request, enable_memory_saver=True))
+    pool = bench.build(_with_saver(bench.request))
     if isinstance(pool, Declined):
         bench.note = f"the factory declines enable_memory_saver=True: {pool.reason}"
         return None
     return pool
+
+
+def _with_saver(request: Any) -> Any:
+    if isinstance(request, StateRequestPoolRequest):
+        return replace(request, rows=replace(request.rows, enable_memory_saver=True))
+    return replace(request, enable_memory_saver=True)
 
 
 def _told(pool: object) -> dict[str, str]:

@@ -16,6 +16,7 @@ from kvproto.protocols import (
     StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
+    SWARingAllocatorRequest,
 )
 
 from .spec import Spec
@@ -82,6 +83,20 @@ def _state_rows(
     return Spec(f"rows-state{name}", request)
 
 
+def _beside_rings(name: str, pages: int, page_size: int, ring: int) -> Spec:
+    full = AllocatorRequest(
+        kind="token" if page_size == 1 else "paged",
+        size=pages * page_size,
+        page_size=page_size,
+        device="cpu",
+    )
+    rows = RequestPoolRequest(size=3, max_context_len=4, device="cpu", pre_alloc_size=1)
+    return Spec(
+        f"beside-rings-{name}",
+        SWARingAllocatorRequest(full=full, rows=rows, swa_req_ring_size=ring),
+    )
+
+
 ACCOUNT_SPECS: tuple[Spec, ...] = (
     _slots("token", 9, 1),
     _slots("token", 9, 1, need_sort=True),
@@ -100,6 +115,8 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
     _device_subset("page4", 7, 4),
     _device_subset("page4-sorted-ratio3", 6, 4, need_sort=True, host_to_device_ratio=3),
     _device_subset("page64", 6, 64),
+    _beside_rings("page1", 9, 1, 5),
+    _beside_rings("page4", 8, 4, 6),
     Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
     Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
     Spec(

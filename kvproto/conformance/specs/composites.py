@@ -14,6 +14,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     StatePoolRequest,
     SWAPoolRequest,
+    SWARingPoolRequest,
 )
 
 from .spec import Spec
@@ -105,6 +106,18 @@ def _pair(
     return Spec(f"swa-{name}", request)
 
 
+def _rings(
+    name: str, full: LeafRequest, window: LeafRequest, ids: tuple[range, range], ring: int
+) -> Spec:
+    pair = SWAPoolRequest(
+        full=full,
+        window=window,
+        full_attention_layer_ids=tuple(ids[0]),
+        swa_attention_layer_ids=tuple(ids[1]),
+    )
+    return Spec(f"rings-{name}", SWARingPoolRequest(pair=pair, swa_req_ring_size=ring))
+
+
 def _hybrid(name: str, full: LeafRequest, state: StatePoolRequest, *ids: int) -> Spec:
     request = HybridPoolRequest(full=full, state=state, full_attention_layer_ids=ids)
     return Spec(f"hybrid-{name}", request)
@@ -125,6 +138,9 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
     _pair("page64-index-keys", _dsa(4, 64, 2), _mla(2, 64, 1), range(2), range(2, 3)),
     _pair("page16-fp8", _FP8_FULL, _mha(3, 16, 2, dtype=_FP8), range(3, 4), range(4, 6)),
     _pair("page128", _mha(3, 128, 1), _mha(2, 128, 1), range(5, 6), range(6, 7)),
+    _rings("page1", _mha(11, 1, 2), _mha(11, 1, 2), (range(0, 4, 2), range(1, 4, 2)), 4),
+    _rings("page4-uneven", _mha(7, 4, 1), _mha(7, 4, 2, heads=3), (range(5, 6), range(3, 5)), 8),
+    _rings("page16-latent", _mla(5, 16, 1), _mla(5, 16, 1), (range(2, 3), range(3, 4)), 32),
     _hybrid("page1", _mha(13, 1, 2), _state(0, 2), 1, 3),
     _hybrid("page16-odd-ids", _mha(4, 16, 3, heads=1, widths=(16, 8)), _state(8, 11), 10, 13, 17),
     _hybrid("page4-latent", _mla(6, 4, 1), _state(4, 6), 5),
