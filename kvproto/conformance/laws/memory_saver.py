@@ -32,7 +32,7 @@ from ..law import has_layers, law
 from ..pausable_memory import pausable_memory
 from ..row_bench import RowsBench
 from ..saver import RecordedAllocations, recorded_allocations
-from ..state_bench import StateBench
+from ..state_bench import StateBench, named_tensors
 from ..storage import owned_storages
 from .leaf import OWNED
 
@@ -59,11 +59,11 @@ def region(bench: KVBench) -> None:
 
 @law("memory-saver.region-state", StatePool, check=_REGION)
 def region_state(bench: StateBench) -> None:
-    """With the saver on, all state tensors and nothing else are allocated in its region."""
+    """With the saver on, all state tensors, scratch too, and nothing else are in its region."""
     with recorded_allocations() as recorded:
         pool = _saved(bench)
     if pool is not None:
-        tensors = StateBench(bench.request, pool).tensors().values()
+        tensors = [t for t in named_tensors(pool.mamba_cache).values() if t.numel()]
         _expect_inside({t.untyped_storage().data_ptr() for t in tensors}, recorded)
 
 
@@ -183,7 +183,8 @@ def _saved(bench: Bench) -> Any:
 
 def _with_saver(request: Any) -> Any:
     if isinstance(request, StateRequestPoolRequest):
-        return replace(request, rows=replace(request.rows, enable_memory_saver=True))
+        rows, state = _with_saver(request.rows), _with_saver(request.state)
+        return replace(request, rows=rows, state=state)
     return replace(request, enable_memory_saver=True)
 
 

@@ -63,9 +63,11 @@ class _Fixed(MHALeaf):
 
 
 def _fixed(request: Any) -> Any:
-    if isinstance(request, MHALeafRequest):
-        return _Fixed(**request.keywords())
-    return Declined("rows by head only")
+    match request:
+        case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
+            return _Fixed(**request.keywords())
+        case _:
+            return Declined("plain rows by head only")
 
 
 @composite("composite.operations", source="sgl-project/sglang#33385", build_leaf=_fixed)
