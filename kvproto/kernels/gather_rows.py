@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .on_host import on_host
+
 __all__ = ["gather_rows"]
 
 
@@ -12,5 +14,12 @@ def gather_rows(source: Tensor, loc: Tensor) -> Tensor:
     """`source[loc[i]]` as fresh rows; a location of 0 or below reads the reserved slot.
 
     `source` is `[slots, ...]`, its slot 0 zero; `loc` is `[n]`, int32 or int64, below `slots`.
+
+    :raises IndexError: on the CPU, for a location past the last row.
     """
+    if on_host(loc):
+        try:
+            return source.index_select(0, loc)
+        except IndexError:
+            pass  # padding, or past the end: what follows tells which
     return source.index_select(0, loc.clamp(min=0).to(torch.int64))

@@ -6,8 +6,16 @@ import torch
 from torch import Tensor
 
 from .assertion import holds
+from .on_host import np, on_host
 
-__all__ = ["check_locations"]
+__all__ = ["check_locations", "is_location_list"]
+
+_INDEX_DTYPES = (torch.int32, torch.int64)
+
+
+def is_location_list(loc: Tensor) -> bool:
+    """Whether it is `[n]`, int32 or int64."""
+    return loc.dtype in _INDEX_DTYPES and loc.dim() == 1
 
 
 def check_locations(loc: Tensor, rows: int) -> None:
@@ -20,11 +28,18 @@ def check_locations(loc: Tensor, rows: int) -> None:
     :raises ValueError: for another rank.
     :raises IndexError: naming the largest location.
     """
-    if loc.dtype not in (torch.int32, torch.int64):
+    if loc.dtype not in _INDEX_DTYPES:
         raise TypeError(f"loc is {loc.dtype}, must be torch.int32 or torch.int64")
     if loc.dim() != 1:
         raise ValueError(f"loc has shape {tuple(loc.shape)}, must be one-dimensional")
-    if loc.device.type == "cpu" and not holds((loc < rows).all()):
+    if loc.is_cpu and not _all_below(loc, rows):
         raise IndexError(
             f"location {int(loc.max())} is past the last row {rows - 1}; nothing was written"
         )
+
+
+def _all_below(loc: Tensor, rows: int) -> bool:
+    if not on_host(loc):
+        return holds((loc < rows).all())
+    n = loc.shape[0]
+    return n == 0 or (int(loc) if n == 1 else int(np.maximum.reduce(loc.numpy()))) < rows

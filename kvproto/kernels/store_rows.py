@@ -5,6 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .few_rows import FEW, store_few
+from .locations import check_locations, is_location_list
+from .on_host import on_host
+from .row_items import store_items
 from .row_words import row_words
 
 __all__ = ["store_rows"]
@@ -15,9 +19,27 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     `target` is `[slots, ...]`, its slot 0 zero; `rows` is `[n, ...]` with the same trailing shape
     and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Of duplicate
-    locations one row wins. Fixed-shape: dropped rows are turned into zeros for slot 0.
+    locations one row wins. Fixed-shape on a device: dropped rows are turned into zeros for slot 0.
+
+    :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
+    if _stored_on_host(target, loc, rows):
+        return
+    check_locations(loc, target.shape[0])
     into, given = row_words(target, rows)
     kept = (loc > 0).view(-1, *(1,) * (given.dim() - 1))
     index = loc.clamp(min=0).to(torch.int64)
     into.index_copy_(0, index, torch.where(kept, given, torch.zeros_like(given[:1])))
+
+
+def _stored_on_host(target: Tensor, loc: Tensor, rows: Tensor) -> bool:
+    if not on_host(target, loc) or not is_location_list(loc):
+        return False
+    n, given = loc.shape[0], rows.nbytes
+    if rows.dtype != target.dtype or given * target.shape[0] != target.nbytes * n:
+        return False
+    if given and n <= FEW:
+        store_few(target, loc.tolist(), rows.contiguous())
+    elif given:
+        store_items(target, loc, rows.contiguous())
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .locations import check_locations
 from .row_tiles import RowTiles
 
 __all__ = ["store_tiled_rows"]
@@ -16,7 +17,10 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     `target` is dense, all pages of a layer, its slot 0 zero; `rows` is `[n, ...]` in the logical
     order of `tiles.row`, of the same dtype and any strides. `loc` and what happens to duplicates
     are as in `store_rows`: one row wins whole. Fixed-shape: dropped rows are zeros for slot 0.
+
+    :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
+    check_locations(loc, target.numel() // tiles.row_elements)
     units = target.view(-1, tiles.unit)
     given = rows.reshape(loc.shape[0], tiles.row_elements)
     kept = torch.where((loc > 0).unsqueeze(-1), given, torch.zeros_like(given[:1]))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .fp8 import FP8_DTYPES, Scale, to_fp8
+from .fp8_table import fp8_bytes, has_fp8_table
 
 __all__ = ["to_stored"]
 
@@ -15,6 +16,9 @@ def to_stored(rows: Tensor, dtype: torch.dtype, scale: Scale = None) -> Tensor:
 
     `scale` counts for fp8 only. The input is not modified, but may be what is returned.
     """
-    if dtype in FP8_DTYPES:
-        return to_fp8(rows, dtype, scale).view(torch.uint8)
-    return rows.to(dtype)
+    if dtype not in FP8_DTYPES:
+        return rows if rows.dtype == dtype else rows.to(dtype)
+    dense = rows.contiguous()
+    if scale is None and has_fp8_table(dense):
+        return fp8_bytes(dense, dtype)
+    return to_fp8(dense, dtype, scale).view(torch.uint8)

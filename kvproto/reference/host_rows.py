@@ -26,7 +26,7 @@ class HostRows:
 
 def copy_rows_to_host(stores: Sequence[RowStore], indices: Tensor) -> HostRows:
     """Copy the rows at `indices` (`[n]`, int32 or int64) of every buffer; waits for the device."""
-    rows = tuple(store.gather(indices).to("cpu") for store in stores)
+    rows = tuple([store.gather(indices).cpu() for store in stores])
     return HostRows(rows, indices.shape[0])
 
 

@@ -139,7 +139,6 @@ class MHALeaf(RowLeaf):
         """
         local = self._layers.local(written_layer(layer, layer_id_override))
         loc = locations_of(loc_info)
-        self._check(loc)
         k_rows = self._rows(cache_k, loc, self.head_dim, k_scale, "cache_k")
         v_rows = self._rows(cache_v, loc, self.v_head_dim, v_scale, "cache_v")
         self._keys.stores[local].store(loc, k_rows)

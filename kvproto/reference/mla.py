@@ -166,9 +166,7 @@ class MLALeaf(RowLeaf):
         loc_info: Tensor | WriteLocation,
         override: int | None,
     ) -> tuple[int, Tensor]:
-        local, loc = self._layers.local(written_layer(layer, override)), locations_of(loc_info)
-        self._check(loc)
-        return local, loc
+        return self._layers.local(written_layer(layer, override)), locations_of(loc_info)
 
     def _row_buffers(self) -> list[Tensor]:
         return self.kv_buffer
@@ -185,9 +183,11 @@ class MLALeaf(RowLeaf):
 
 def _part(given: Tensor, loc: Tensor, width: int, name: str) -> Tensor:
     n = loc.shape[0]
-    if given.shape not in ((n, 1, width), (n, width)):
-        raise ValueError(
-            f"{name} has shape {tuple(given.shape)}, must be ({n}, 1, {width}) for {n} locations "
-            f"and width {width}; nothing was written"
-        )
-    return given.reshape(n, 1, width)
+    if given.shape == (n, 1, width):
+        return given
+    if given.shape == (n, width):
+        return given.unsqueeze(1)
+    raise ValueError(
+        f"{name} has shape {tuple(given.shape)}, must be ({n}, 1, {width}) for {n} locations "
+        f"and width {width}; nothing was written"
+    )

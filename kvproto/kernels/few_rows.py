@@ -1,0 +1,43 @@
+"""Copy a few rows in host memory one by one: nothing that is set up for many is as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import memmove
+
+from torch import Tensor
+
+__all__ = ["FEW", "move_one", "store_few"]
+
+FEW = 4
+"""As many rows as cost less one by one than copying them together."""
+
+
+def store_few(target: Tensor, slots: Sequence[int], rows: Tensor) -> None:
+    """Row `i` of dense `rows` to `slots[i]` of dense `target`, if that is at least 1.
+
+    :raises IndexError: for a slot past the last; nothing is written.
+    """
+    into, given, width = target.data_ptr(), rows.data_ptr(), _width(target, max(slots))
+    for slot in slots:
+        if slot > 0:
+            memmove(into + slot * width, given, width)
+        given += width
+
+
+def move_one(buffer: Tensor, target: int, source: int) -> None:
+    """Row `source` to `target` if that is at least 1; a source of 0 or below reads slot 0.
+
+    :raises IndexError: for a slot past the last; nothing is moved.
+    """
+    start, width = buffer.data_ptr(), _width(buffer, max(target, source))
+    if target > 0:
+        memmove(start + target * width, start + max(source, 0) * width, width)
+
+
+def _width(buffer: Tensor, largest: int) -> int:
+    """Bytes of a row, once the largest slot is known to be one."""
+    rows = buffer.shape[0]
+    if largest >= rows:
+        raise IndexError(f"location {largest} is past the last row {rows - 1}; nothing was written")
+    return buffer.nbytes // rows

@@ -1,0 +1,45 @@
+"""Quantise 16-bit numbers in host memory by looking each up among all there are."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .fp8 import to_fp8
+from .on_host import np, on_host
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["fp8_bytes", "has_fp8_table"]
+
+_AT_A_TIME = 1 << 14
+"""Numbers whose indices still fit into a cache: numpy makes 8 bytes of each."""
+
+
+def has_fp8_table(values: Tensor) -> bool:
+    """Whether `values` can be looked up."""
+    return values.dtype in (torch.bfloat16, torch.float16) and on_host(values)
+
+
+def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bytes of `to_fp8(values, dtype)`, same shape, fresh; `values` are dense."""
+    table, codes = _table(values.dtype, dtype), values.view(torch.uint16).numpy()
+    if codes.size <= _AT_A_TIME:
+        return torch.from_numpy(table.take(codes, mode="clip"))
+    found = torch.empty(values.shape, dtype=torch.uint8)
+    flat, into = codes.reshape(-1), found.numpy().reshape(-1)
+    for start in range(0, flat.size, _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        table.take(flat[part], out=into[part], mode="clip")
+    return found
+
+
+@cache
+def _table(source: torch.dtype, dtype: torch.dtype) -> NDArray[np.uint8]:
+    """What each pattern of 16 bits becomes."""
+    patterns = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16)
+    return to_fp8(patterns.view(source), dtype).view(torch.uint8).numpy()
