@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
 
+from .interleaved import Samples, in_interop_venv, interleave, ratio
 from .report import machine_facts, markdown_table, print_table, write_section
 
 __all__ = ["CASES", "main", "measure"]
 
-ROOT = Path(__file__).resolve().parents[1]
 SIZES = (10**5, 10**6, 10**7)
 PAGED_AT_LEAST = 3.0
 Pair = Callable[[], object]
@@ -91,10 +86,10 @@ CASES: Mapping[str, tuple[int, Callable[[Any], Pair]]] = {
 """Page size and what is repeated: an allocation and the free of it, so that the state returns."""
 
 
-def measure(rounds: int, with_sglang: bool) -> dict[str, dict[str, list[float]]]:
+def measure(rounds: int, with_sglang: bool) -> dict[str, Samples]:
     """Case -> allocator and size -> seconds of each round; all sizes and sides are interleaved."""
     torch.set_num_threads(1)  # Two threads on two busy cores measure the scheduler.
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, Samples] = {}
     for name, (page_size, case) in CASES.items():
         makers = _makers(page_size, with_sglang)
         pairs = {
@@ -102,9 +97,7 @@ def measure(rounds: int, with_sglang: bool) -> dict[str, dict[str, list[float]]]
             for side, make in makers.items()
             for size in SIZES
         }
-        found[name] = {label: [] for label in pairs}
-        for label in list(pairs) * rounds:
-            found[name][label].append(_seconds(pairs[label]))
+        found[name] = interleave(pairs, rounds)
     return found
 
 
@@ -123,18 +116,6 @@ def _makers(page_size: int, with_sglang: bool) -> dict[str, Callable[[int], Any]
     return {"sglang": lambda size: real(size, page_size), "kvproto": ours}
 
 
-def _seconds(pair: Pair, at_least: float = 0.002) -> float:
-    """Of one repetition, over about two milliseconds."""
-    pair()
-    start = perf_counter()
-    pair()
-    number = max(1, int(at_least / (perf_counter() - start)))
-    start = perf_counter()
-    for _ in range(number):
-        pair()
-    return (perf_counter() - start) / number
-
-
 def main() -> None:
     """Print the table; with --write also into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -145,7 +126,9 @@ def main() -> None:
     if options.measure:
         json.dump(measure(options.rounds, with_sglang=True), sys.stdout)
         return
-    samples = _in_interop_venv(options.rounds) or measure(options.rounds, with_sglang=False)
+    samples = in_interop_venv("benchmarks.allocators", options.rounds) or measure(
+        options.rounds, with_sglang=False
+    )
     header, rows = _table(samples)
     print_table(machine_facts(), header, rows)
     print(_verdict(samples))
@@ -154,31 +137,8 @@ def main() -> None:
         write_section("allocators", "\n\n".join(body))
 
 
-def _in_interop_venv(rounds: int) -> dict[str, dict[str, list[float]]] | None:
-    """What a process with sglang measures; None, and a line that says so, where there is none."""
-    from tests.interop.report import ENVIRONMENT
-
-    python = ROOT / ".interop-venv" / "bin" / "python"
-    if not python.exists():
-        print("sglang is not installed (make interop-venv): ours is shown alone", file=sys.stderr)
-        return None
-    with tempfile.TemporaryDirectory() as scratch:
-        environment = os.environ | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch}
-        command = [str(python), "-m", "benchmarks.allocators", "--measure"]
-        done = subprocess.run(
-            [*command, "--rounds", str(rounds)],
-            env={k: v for k, v in environment.items() if k != "TRITON_INTERPRET"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def _table(
-    samples: Mapping[str, Mapping[str, list[float]]],
+    samples: Mapping[str, Samples],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     header = ("pool slots", "allocation and free", "page", "us", "times sglang's speed", "of 1e5")
     rows: list[tuple[str, ...]] = [
@@ -188,7 +148,7 @@ def _table(
             str(page_size),
             f"{median(samples[name][f'kvproto {size:.0e}']) * 1e6:.0f}",
             "" if (faster := _faster(samples[name], size)) is None else f"{faster:.1f}",
-            f"{_ratio(samples[name], f'kvproto {size:.0e}', f'kvproto {SIZES[0]:.0e}'):.2f}",
+            f"{ratio(samples[name], f'kvproto {size:.0e}', f'kvproto {SIZES[0]:.0e}'):.2f}",
         )
         for name, (page_size, _) in CASES.items()
         for size in SIZES
@@ -196,16 +156,12 @@ def _table(
     return header, rows
 
 
-def _faster(samples: Mapping[str, list[float]], size: int) -> float | None:
+def _faster(samples: Samples, size: int) -> float | None:
     real = f"sglang {size:.0e}"
-    return _ratio(samples, real, f"kvproto {size:.0e}") if real in samples else None
+    return ratio(samples, real, f"kvproto {size:.0e}") if real in samples else None
 
 
-def _ratio(samples: Mapping[str, list[float]], of: str, to: str) -> float:
-    return median(a / b for a, b in zip(samples[of], samples[to], strict=True))
-
-
-def _verdict(samples: Mapping[str, Mapping[str, list[float]]]) -> str:
+def _verdict(samples: Mapping[str, Samples]) -> str:
     """The rows that miss what is demanded, by name."""
     lines: list[str] = []
     for name, (page_size, _) in CASES.items():
@@ -214,7 +170,7 @@ def _verdict(samples: Mapping[str, Mapping[str, list[float]]]) -> str:
             faster = _faster(samples[name], size)
             if faster is not None and faster < least:
                 lines.append(f"{name} at {size:.0e}: {faster:.1f} times, wanted {least:.0f}")
-        growth = _ratio(samples[name], f"kvproto {SIZES[-1]:.0e}", f"kvproto {SIZES[0]:.0e}")
+        growth = ratio(samples[name], f"kvproto {SIZES[-1]:.0e}", f"kvproto {SIZES[0]:.0e}")
         if growth > 2:
             lines.append(f"{name}: 1e7 slots take {growth:.1f} times as long as 1e5, wanted 2")
     return "\n".join(f"Missed: {line}." for line in lines) or "All as demanded."

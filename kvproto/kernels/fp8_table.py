@@ -29,13 +29,14 @@ def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
     """The bytes of `to_fp8(values, dtype)`, same shape, fresh; `values` are dense."""
     table, codes = _table(values.dtype, dtype), values.view(torch.uint16).numpy()
     if codes.size <= _AT_A_TIME:
-        return torch.from_numpy(table.take(codes, mode="clip"))
-    found = torch.empty(values.shape, dtype=torch.uint8)
-    flat, into = codes.reshape(-1), found.numpy().reshape(-1)
+        found = table.take(codes, mode="clip")
+        return torch.from_numpy(found)  # pyright: ignore[reportUnknownMemberType]
+    stored = torch.empty(values.shape, dtype=torch.uint8)
+    flat, into = codes.reshape(-1), stored.numpy().reshape(-1)
     for start in range(0, flat.size, _AT_A_TIME):
         part = slice(start, start + _AT_A_TIME)
         table.take(flat[part], out=into[part], mode="clip")
-    return found
+    return stored
 
 
 @cache

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ctypes import c_char
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -52,10 +52,11 @@ def _store(items: NDArray[np.void], loc: Tensor, rows: NDArray[np.void]) -> None
 def _items(rows: Tensor) -> NDArray[np.void]:
     """An alias, valid as long as `rows` is."""
     n = rows.shape[0]
-    return np.ndarray(n, _void(rows.nbytes // n), _Memory.from_address(rows.data_ptr()))
+    memory: Any = _Memory.from_address(rows.data_ptr())
+    return np.ndarray(n, _void(rows.nbytes // n), memory)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _void(width: int) -> np.dtype[np.void]:
     return np.dtype((np.void, width))
 

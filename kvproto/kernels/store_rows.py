@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,11 @@ def _stored_on_host(target: Tensor, loc: Tensor, rows: Tensor) -> bool:
     if rows.dtype != target.dtype or given * target.shape[0] != target.nbytes * n:
         return False
     if given and n <= FEW:
-        store_few(target, loc.tolist(), rows.contiguous())
+        store_few(target, _numbers(loc), rows.contiguous())
     elif given:
         store_items(target, loc, rows.contiguous())
     return True
+
+
+def _numbers(loc: Tensor) -> list[int]:
+    return cast("list[int]", loc.tolist())  # pyright: ignore[reportUnknownMemberType]

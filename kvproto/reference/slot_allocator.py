@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from kvproto.kernels.page_slots import pages_of
+from kvproto.kernels.on_host import has_numpy
 
-from .free_list import FreeList
+from .device_pages import DevicePages
+from .host_pages import HostPages
 
 __all__ = ["FreeListAllocator"]
 
@@ -48,13 +49,8 @@ class FreeListAllocator:
         self.device = torch.device(device)
         self.need_sort, self.strict = need_sort, strict
         self._kvcache = kvcache
-        self._free = FreeList(
-            size // page_size,
-            self.device,
-            need_sort=need_sort,
-            strict=strict,
-            newest_first=newest_first,
-        )
+        options = {"need_sort": need_sort, "strict": strict, "newest_first": newest_first}
+        self._free = _free_pages(size // page_size, page_size, self.device, options)
 
     def get_kvcache(self) -> object:
         """The pool that was given to the constructor."""
@@ -76,7 +72,7 @@ class FreeListAllocator:
         if start_pos % self.page_size:
             raise ValueError(f"start_pos={start_pos}: must begin a page of {self.page_size} tokens")
         if free_index.shape[0]:
-            self._free.release(pages_of(free_index[:: self.page_size], self.page_size))
+            self._free.free_segment(free_index)
 
     def free_segments(self, segments: Iterable[tuple[Tensor, int]], /) -> None:
         """Take back several segments of one request.
@@ -89,7 +85,7 @@ class FreeListAllocator:
     def free_mapped_pages(self, pages: Tensor, /) -> None:
         """Take back pages, `[n]` int64; 0 stands for none. Without a host sync unless strict."""
         if pages.shape[0]:
-            self._free.release(pages[pages != 0] if self.strict else pages)
+            self._free.free_pages(pages)
 
     def free_group_begin(self) -> None:
         """Hold freed slots back from now on.
@@ -113,6 +109,14 @@ class FreeListAllocator:
                 "not negative"
             )
         return need_size // self.page_size
+
+
+def _free_pages(
+    capacity: int, page_size: int, device: torch.device, options: dict[str, bool]
+) -> DevicePages | HostPages:
+    if device.type == "cpu" and has_numpy:
+        return HostPages(capacity, page_size, **options)
+    return DevicePages(capacity, device, page_size, **options)
 
 
 def page_disjoint(

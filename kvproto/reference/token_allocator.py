@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproto.kernels.page_slots import pages_of
-
 from .slot_allocator import FreeListAllocator
 
 __all__ = ["TokenAllocator"]
@@ -34,8 +32,7 @@ class TokenAllocator(FreeListAllocator):
 
     def alloc(self, need_size: int, /) -> Tensor | None:
         """`[need_size]` int64 slots, or None and no change when too few are free."""
-        slots = self._free.take(self._pages_for(need_size))
-        return None if slots is None else slots.clone()
+        return self._free.lend(self._pages_for(need_size))
 
     def free(self, free_index: Tensor, /) -> None:
         """Take slots back, `[n]`, in any order; a slot may be named twice in one call.
@@ -43,4 +40,4 @@ class TokenAllocator(FreeListAllocator):
         :raises ValueError: in strict mode, for slots that are not owned; nothing is freed.
         """
         if free_index.shape[0]:
-            self._free.release(pages_of(free_index, 1))
+            self._free.free_segment(free_index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, run_state_machine_as_test
@@ -13,6 +14,8 @@ from kvproto.conformance.account_bench import AllocBench
 from kvproto.conformance.models import SlotsMachine
 from kvproto.protocols import AllocatorRequest
 from tests.reference.allocators import free_pages, paged, token
+
+pytestmark = pytest.mark.usefixtures("host_or_device")
 
 
 def fresh(pages: int, page_size: int, need_sort: bool, strict: bool) -> AllocBench:

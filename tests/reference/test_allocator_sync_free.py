@@ -14,12 +14,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.kernels.alloc_decode import alloc_decode
 from kvproto.kernels.alloc_extend import alloc_extend
+from kvproto.reference import slot_allocator
+from kvproto.reference.device_pages import DevicePages
 from tests.reference.allocators import free_pages, paged, pair, slots, tail, token
 
 DEPENDS_ON_VALUES = (
     "aten.nonzero", "aten._unique2", "aten.unique_consecutive", "aten.unique_dim",
     "aten.masked_select", "aten._local_scalar_dense", "aten.equal", "aten.is_nonzero",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What allocators of a device do, on the CPU: there is nothing to wait for in host memory."""
+    monkeypatch.setattr(slot_allocator, "has_numpy", False)
 
 
 class FixedShape(TorchDispatchMode):
@@ -57,36 +65,45 @@ def frees_in_a_group(allocator: Any) -> None:
     allocator.free_group_end()
 
 
-def _lent_pages(need_sort: bool = False) -> Any:
-    allocator = paged(16, need_sort=need_sort)
+def lent_pages() -> Any:
+    allocator = paged(16)
     allocator.alloc(16)
     return allocator
 
 
-def _lent_tokens() -> Any:
+def lent_sorted_pages() -> Any:
+    allocator = paged(16, need_sort=True)
+    allocator.alloc(16)
+    return allocator
+
+
+def lent_tokens() -> Any:
     allocator = token(16)
     allocator.alloc(16)
     return allocator
 
 
-def _lent_pair() -> Any:
+def lent_pair() -> Any:
     allocator = pair(16, 16)
     tail(allocator, 0, 12, 4)
     return allocator
 
 
 @pytest.mark.parametrize(
-    ("allocator", "frees"),
+    ("lent", "frees"),
     [
-        (_lent_pages(), frees_a_segment),
-        (_lent_pages(need_sort=True), frees_a_segment),
-        (_lent_pages(), frees_in_a_group),
-        (_lent_tokens(), frees_in_a_group),
-        (_lent_pair(), frees_a_window_segment),
-        (_lent_pair(), frees_in_a_group),
+        (lent_pages, frees_a_segment),
+        (lent_sorted_pages, frees_a_segment),
+        (lent_pages, frees_in_a_group),
+        (lent_tokens, frees_in_a_group),
+        (lent_pair, frees_a_window_segment),
+        (lent_pair, frees_in_a_group),
     ],
 )
-def test_segments_are_freed_without_looking(allocator: Any, frees: Callable[[Any], None]) -> None:
+def test_segments_are_freed_without_looking(
+    lent: Callable[[], Any], frees: Callable[[Any], None]
+) -> None:
+    allocator = lent()
     before = allocator.available_size()
     with FixedShape():
         frees(allocator)
@@ -103,7 +120,7 @@ def test_page_arithmetic_looks_at_nothing() -> None:
 
 
 def test_translation_looks_at_nothing() -> None:
-    allocator = _lent_pair()
+    allocator = lent_pair()
     with FixedShape():
         found = allocator.translate_loc_from_full_to_swa(slots(-1, 0, 4, 13))
     assert found.tolist() == [-1, 0, 0, 5]
@@ -120,6 +137,7 @@ def test_an_early_count_changes_no_account() -> None:
     """On a device `take` does not wait for what it does not need; the accounts are the same."""
     for eager in (False, True):
         allocator = paged(32)
+        assert isinstance(allocator._free, DevicePages)
         allocator._free._eager = eager
         first = allocator.alloc(16)
         assert first is not None

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-import kvproto.reference.paged_allocator as module
+import kvproto.reference.device_pages as module
 from kvproto.protocols import PagedAllocator, SlotAllocator, SWAAllocator, explain
+from kvproto.reference import slot_allocator
 from tests.reference.allocators import decode, extend, free_pages, numbers, paged, slots
+
+pytestmark = pytest.mark.usefixtures("host_or_device")
 
 
 @pytest.mark.parametrize("capability", [SlotAllocator, PagedAllocator])
@@ -89,6 +92,7 @@ def test_pages_are_counted_before_anything_happens(monkeypatch: pytest.MonkeyPat
             return real(*arguments)
 
         monkeypatch.setattr(module, name, spy)
+    monkeypatch.setattr(slot_allocator, "has_numpy", False)
     allocator = paged(8)
     assert extend(allocator, [0], [12], [-1]) is None
     assert free_pages(allocator) == [1, 2]

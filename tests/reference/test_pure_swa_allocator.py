@@ -20,6 +20,8 @@ from kvproto.reference import PureSWAAllocator, SWAPool, build_reference_pool
 from kvproto.reference.build_allocator import build_reference_allocator
 from tests.reference.allocators import free_pages, numbers, slots, tail
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 
 def pure(size: int = 4, strict: bool = False, kvcache: object = None) -> PureSWAAllocator:
     return PureSWAAllocator(

@@ -22,6 +22,8 @@ from tests.reference.allocators import (
     token,
 )
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 
 def mapping(allocator: SWAPairAllocator, start: int, stop: int) -> list[int]:
     return numbers(allocator.full_to_swa_index_mapping[start:stop]) or []

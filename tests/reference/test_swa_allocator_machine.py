@@ -15,6 +15,8 @@ from kvproto.conformance.pair_bench import PairBench
 from kvproto.protocols import SWAAllocatorRequest
 from tests.reference.allocators import free_pages, paged, pair
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 
 def fresh(pages: int, swa_pages: int, page_size: int, need_sort: bool) -> PairBench:
     sizes = pages * page_size, swa_pages * page_size

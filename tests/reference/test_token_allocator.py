@@ -8,6 +8,8 @@ import torch
 from kvproto.protocols import PagedAllocator, SlotAllocator, explain
 from tests.reference.allocators import free_pages, numbers, slots, token
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 
 def test_is_a_slot_allocator_by_declaration_and_not_a_paged_one() -> None:
     allocator = token(4)

@@ -17,12 +17,12 @@ from kvproto.protocols import (
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
-from kvproto.reference.free_list import FreeList
+from kvproto.reference.device_pages import DevicePages
 from kvproto.reference.paged_allocator import PageAllocator
 from kvproto.reference.token_allocator import TokenAllocator
 
 
-class Trusting(FreeList):
+class Trusting(DevicePages):
     """A list of free pages that believes whoever frees."""
 
     def clear(self) -> None:
@@ -49,7 +49,7 @@ class Trusting(FreeList):
         self._held, self._in_group = [], False
 
 
-class ForgetsInGroups(FreeList):
+class ForgetsInGroups(DevicePages):
     """A list that forgets who owns what while a group is open."""
 
     def _claim(self, pages: Tensor) -> Tensor:
@@ -72,13 +72,17 @@ def alone(cls: Any, request: AllocatorRequest) -> Any:
         kvcache=None,
         need_sort=request.need_sort,
     )
-    return _on(made, getattr(cls, "free_list", FreeList))
+    return _on(made, getattr(cls, "free_list", DevicePages))
 
 
-def _on(allocator: Any, free_list: type[FreeList]) -> Any:
+def _on(allocator: Any, free_list: type[DevicePages]) -> Any:
     old = allocator._free
     allocator._free = free_list(
-        old.capacity, allocator.device, need_sort=old.need_sort, newest_first=old.newest_first
+        old.capacity,
+        allocator.device,
+        allocator.page_size,
+        need_sort=old.need_sort,
+        newest_first=old.newest_first,
     )
     return allocator
 
@@ -87,7 +91,7 @@ def paired(cls: Any, request: SWAAllocatorRequest) -> Any:
     """A pair over reference allocators, the window one on the free list that its class names."""
     kind = TokenAllocator if request.page_size == 1 else PageAllocator
     full, window = (alone(kind, _side(request, size)) for size in (request.size, request.size_swa))
-    window = _on(window, getattr(cls, "free_list", FreeList))
+    window = _on(window, getattr(cls, "free_list", DevicePages))
     return cls(full_attn_allocator=full, swa_attn_allocator=window, kvcache=None)
 
 

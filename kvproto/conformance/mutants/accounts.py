@@ -46,7 +46,7 @@ class LosesTheLastPage(PageAllocator):
 @mutant("alloc.clear", serves=AllocatorRequest, build=alone)
 class ClearsInsideTheGroup(TokenAllocator):
     def clear(self) -> None:
-        held = self._free._group if hasattr(self, "_free") else None
+        held: Any = self._free._group if hasattr(self, "_free") else None
         super().clear()
         self._free._group = held
 
@@ -108,7 +108,7 @@ class FreesEveryTokensPage(PageAllocator):
     free_list: ClassVar = Trusting
 
     def free(self, free_index: Tensor, /) -> None:
-        self._free.release(pages_of(free_index, self.page_size))
+        self._free.free_pages(pages_of(free_index, self.page_size))
 
 
 @mutant(
@@ -130,7 +130,8 @@ class ListsStrangers(TokenAllocator):
 @mutant("alloc.group", serves=AllocatorRequest, build=alone)
 class FreesSegmentsAtOnce(PageAllocator):
     def free_segment(self, free_index: Tensor, /, *, start_pos: int) -> None:
-        group, self._free._group = self._free._group, None
+        group: Any = self._free._group
+        self._free._group = None
         super().free_segment(free_index, start_pos=start_pos)
         self._free._group = group
 
@@ -189,7 +190,7 @@ class FreesSegmentsAsSets(PageAllocator):
 class TakesAllForOwnedAfterClear(TokenAllocator):
     def clear(self) -> None:
         super().clear()
-        self._free._state.zero_()
+        self._free._state[:] = 0
 
 
 @mutant("alloc.whole-pages", serves=AllocatorRequest, build=alone)

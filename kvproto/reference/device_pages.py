@@ -1,0 +1,80 @@
+"""Slots of the pages of a `FreeList`, in torch: on a device nothing is read back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels.alloc_decode import alloc_decode
+from kvproto.kernels.alloc_extend import alloc_extend
+from kvproto.kernels.page_slots import page_slots, pages_of, pages_touched
+
+from .free_list import FreeList
+from .page_demand import pages_to_decode, pages_to_extend
+
+__all__ = ["DevicePages"]
+
+
+class DevicePages(FreeList):
+    """Lends and takes back slots, `[n]`; those lent are int64 and a tensor of their own."""
+
+    def __init__(
+        self,
+        capacity: int,
+        device: torch.device,
+        page_size: int = 1,
+        *,
+        need_sort: bool = False,
+        strict: bool = False,
+        newest_first: bool = False,
+    ) -> None:
+        super().__init__(
+            capacity, device, need_sort=need_sort, strict=strict, newest_first=newest_first
+        )
+        self.page_size = page_size
+        self._offsets = torch.arange(page_size, device=device)
+
+    def lend(self, n: int) -> Tensor | None:
+        """All slots of `n` pages, page after page; None and no change where fewer are free."""
+        pages = self.take(n)
+        return None if pages is None else page_slots(pages, self._offsets)
+
+    def extend(
+        self,
+        prefix_lens: Tensor,
+        prefix_lens_cpu: Tensor,
+        seq_lens: Tensor,
+        seq_lens_cpu: Tensor,
+        last_loc: Tensor,
+        extend_num_tokens: int,
+    ) -> Tensor | None:
+        """Slots that continue each request; None and no change where too few pages are free.
+
+        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to.
+        """
+        new_pages, extend = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
+        if extend != extend_num_tokens:
+            raise ValueError(f"extend_num_tokens={extend_num_tokens}: the lengths say {extend}")
+        most = extend // self.page_size + prefix_lens.shape[0] + 1
+        pages = self.take(new_pages, expected=most)
+        if pages is None:
+            return None
+        return alloc_extend(prefix_lens, seq_lens, last_loc, pages, self.page_size, extend)
+
+    def decode(self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor) -> Tensor | None:
+        """A slot for the last token of each request; None and no change as above."""
+        new_pages = pages_to_decode(seq_lens_cpu, self.page_size)
+        pages = self.take(new_pages, expected=seq_lens.shape[0])
+        return None if pages is None else alloc_decode(seq_lens, last_loc, pages, self.page_size)
+
+    def free_slots(self, slots: Tensor) -> None:
+        """Take back every page that one of the slots is on, in ascending order; waits."""
+        self.release(pages_touched(slots, self.page_size), as_set=True)
+
+    def free_segment(self, slots: Tensor) -> None:
+        """Take back the pages of consecutive tokens, of which the first begins one."""
+        self.release(pages_of(slots[:: self.page_size], self.page_size))
+
+    def free_pages(self, pages: Tensor) -> None:
+        """Take back pages, int64, of which 0 stands for none; waits where strict."""
+        self.release(pages[pages != 0] if self.strict else pages)
