@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import memmove
+from ctypes import PYFUNCTYPE, c_size_t, c_void_p, cast, memmove
 
 from torch import Tensor
 
 __all__ = ["FEW", "move_one", "store_few"]
 
-FEW = 4
+FEW = 8
 """As many rows as cost less one by one than copying them together."""
+
+# Keeps the interpreter's lock, which takes as long to let go as to copy a row.
+_copy = PYFUNCTYPE(None, c_void_p, c_void_p, c_size_t)(cast(memmove, c_void_p).value or 0)
 
 
 def store_few(target: Tensor, slots: Sequence[int], rows: Tensor) -> None:
@@ -21,7 +24,7 @@ def store_few(target: Tensor, slots: Sequence[int], rows: Tensor) -> None:
     into, given, width = target.data_ptr(), rows.data_ptr(), _width(target, max(slots))
     for slot in slots:
         if slot > 0:
-            memmove(into + slot * width, given, width)
+            _copy(into + slot * width, given, width)
         given += width
 
 
@@ -32,7 +35,7 @@ def move_one(buffer: Tensor, target: int, source: int) -> None:
     """
     start, width = buffer.data_ptr(), _width(buffer, max(target, source))
     if target > 0:
-        memmove(start + target * width, start + max(source, 0) * width, width)
+        _copy(start + target * width, start + max(source, 0) * width, width)
 
 
 def _width(buffer: Tensor, largest: int) -> int:

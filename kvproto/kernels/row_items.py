@@ -13,10 +13,10 @@ from .on_host import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["move_items", "store_items"]
+__all__ = ["Memory", "item", "move_items", "store_items"]
 
-# One type for memory of any length: ctypes would make a type for each.
-_Memory = c_char * (1 << 50)
+Memory = c_char * (1 << 50)
+"""Bytes from an address on: one type for any length, ctypes would make a type for each."""
 
 
 def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
@@ -24,7 +24,7 @@ def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     :raises IndexError: for a location past the last row; nothing is written.
     """
-    _store(_items(target), loc, _items(rows))
+    _store(_items(target), loc.numpy(), _items(rows))
 
 
 def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
@@ -35,38 +35,35 @@ def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
     :raises IndexError: for a location past the last row; nothing is moved.
     """
     items, sources = _items(buffer), src_loc.numpy()
-    _refuse_past_the_end(sources, len(items))
-    _store(items, tgt_loc, items.take(sources, mode="clip"))
+    if (largest := int(np.maximum.reduce(sources))) >= len(items):
+        raise _past_the_end(largest, len(items))
+    _store(items, tgt_loc.numpy(), items.take(sources, mode="clip"))
 
 
-def _store(items: NDArray[np.void], loc: Tensor, rows: NDArray[np.void]) -> None:
-    index = loc.numpy()
-    if not _in_range(index, len(items)):
-        _refuse_past_the_end(index, len(items))
+def _store(
+    items: NDArray[np.void], index: NDArray[np.signedinteger], rows: NDArray[np.void]
+) -> None:
+    if int(np.minimum.reduce(index)) < 1:
         kept = index > 0
         index, rows = index[kept], rows[kept]
-    items[index] = rows
-    items[0] = b""  # zeros again, whatever was meant to be dropped there
+    try:
+        items[index] = rows
+    except IndexError:  # raised before anything is written
+        raise _past_the_end(int(index.max()), len(items)) from None
 
 
 def _items(rows: Tensor) -> NDArray[np.void]:
     """An alias, valid as long as `rows` is."""
     n = rows.shape[0]
-    memory: Any = _Memory.from_address(rows.data_ptr())
-    return np.ndarray(n, _void(rows.nbytes // n), memory)
+    memory: Any = Memory.from_address(rows.data_ptr())
+    return np.ndarray(n, item(rows.nbytes // n), memory)
 
 
 @cache
-def _void(width: int) -> np.dtype[np.void]:
+def item(width: int) -> np.dtype[np.void]:
+    """So many bytes."""
     return np.dtype((np.void, width))
 
 
-def _in_range(index: NDArray[np.signedinteger], rows: int) -> bool:
-    """Whether all are rows, and none negative: without a sign those are larger than any row."""
-    unsigned = np.uint64 if index.itemsize == 8 else np.uint32
-    return int(np.maximum.reduce(index.view(unsigned))) < rows
-
-
-def _refuse_past_the_end(index: NDArray[np.signedinteger], rows: int) -> None:
-    if (largest := int(np.maximum.reduce(index))) >= rows:
-        raise IndexError(f"location {largest} is past the last row {rows - 1}; nothing was written")
+def _past_the_end(largest: int, rows: int) -> IndexError:
+    return IndexError(f"location {largest} is past the last row {rows - 1}; nothing was written")
