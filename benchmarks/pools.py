@@ -144,8 +144,8 @@ only, and host copies of its DSA pool, which wait for a CUDA device."""
 
 
 def _rows_introduction() -> str:
-    return """Rows by themselves, in a buffer of 1e6 of them. The bar for storing and gathering is a C
-loop of one `memcpy` a row, compiled first; for gathering both sides allocate what they return.
+    return """Rows by themselves, in a buffer of 1e6 of them. The bar for storing and gathering is a
+C loop of one `memcpy` a row, compiled first; for gathering both sides allocate what they return.
 Indexing by torch is the bar for moving."""
 
 
