@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import PYFUNCTYPE, c_size_t, c_void_p, cast, memmove
+from ctypes import PYFUNCTYPE, c_int, c_size_t, c_void_p, cast, memmove, memset
 
 from torch import Tensor
 
@@ -12,12 +12,13 @@ __all__ = ["FEW", "move_one", "store_few"]
 FEW = 8
 """As many rows as cost less one by one than copying them together."""
 
-# Keeps the interpreter's lock, which takes as long to let go as to copy a row.
+# They keep the interpreter's lock, which takes as long to let go as to copy a row.
 _copy = PYFUNCTYPE(None, c_void_p, c_void_p, c_size_t)(cast(memmove, c_void_p).value or 0)
+_fill = PYFUNCTYPE(None, c_void_p, c_int, c_size_t)(cast(memset, c_void_p).value or 0)
 
 
 def store_few(target: Tensor, slots: Sequence[int], rows: Tensor) -> None:
-    """Row `i` of dense `rows` to `slots[i]` of dense `target`, if that is at least 1.
+    """Row `i` of dense `rows` to `slots[i]` of dense `target`; zeros to 0 for one of 0 or below.
 
     :raises IndexError: for a slot past the last; nothing is written.
     """
@@ -25,17 +26,23 @@ def store_few(target: Tensor, slots: Sequence[int], rows: Tensor) -> None:
     for slot in slots:
         if slot > 0:
             _copy(into + slot * width, given, width)
+        else:
+            _fill(into, 0, width)
         given += width
 
 
 def move_one(buffer: Tensor, target: int, source: int) -> None:
-    """Row `source` to `target` if that is at least 1; a source of 0 or below reads slot 0.
+    """Row `source` to `target`, or zeros to 0 for one of 0 or below.
+
+    A source of 0 or below reads slot 0.
 
     :raises IndexError: for a slot past the last; nothing is moved.
     """
     start, width = buffer.data_ptr(), _width(buffer, max(target, source))
     if target > 0:
         _copy(start + target * width, start + max(source, 0) * width, width)
+    else:
+        _fill(start, 0, width)
 
 
 def _width(buffer: Tensor, largest: int) -> int:

@@ -19,13 +19,16 @@ __all__ = ["move_index_items"]
 def move_index_items(pages: Tensor, tgt_loc: Tensor, src_loc: Tensor, index_head_dim: int) -> None:
     """`move_index_keys` of dense tensors."""
     targets, sources = tgt_loc.numpy(), np.maximum(src_loc.numpy(), 0)
-    if int(np.minimum.reduce(targets)) < 1:
+    dropped = int(np.minimum.reduce(targets)) < 1
+    if dropped:
         kept = targets > 0
         targets, sources = targets[kept], sources[kept]
     parts = _parts(pages, index_head_dim)
     into, out_of = (np.divmod(slots, parts[0].shape[1]) for slots in (targets, sources))
     for part in parts:
         part[into] = part[out_of]
+        if dropped:
+            part[0, 0] = b""  # padded with zeros
 
 
 def _parts(pages: Tensor, index_head_dim: int) -> tuple[NDArray[np.void], NDArray[np.void]]:

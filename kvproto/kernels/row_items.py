@@ -20,7 +20,7 @@ Memory = c_char * (1 << 50)
 
 
 def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
-    """Row `i` of dense `rows` to `loc[i]` of dense `target`, if that is at least 1.
+    """Row `i` of dense `rows` to `loc[i]` of dense `target`; zeros to 0 for one of 0 or below.
 
     :raises IndexError: for a location past the last row; nothing is written.
     """
@@ -28,9 +28,9 @@ def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
 
 def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
-    """Row `src_loc[i]` to `tgt_loc[i]` if that is at least 1, all read before one is written.
+    """Row `src_loc[i]` to `tgt_loc[i]`, all read before one is written.
 
-    A source of 0 or below reads slot 0.
+    Zeros to 0 for a target of 0 or below; a source of 0 or below reads slot 0.
 
     :raises IndexError: for a location past the last row; nothing is moved.
     """
@@ -43,13 +43,16 @@ def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
 def _store(
     items: NDArray[np.void], index: NDArray[np.signedinteger], rows: NDArray[np.void]
 ) -> None:
-    if int(np.minimum.reduce(index)) < 1:
+    dropped = int(np.minimum.reduce(index)) < 1
+    if dropped:
         kept = index > 0
         index, rows = index[kept], rows[kept]
     try:
         items[index] = rows
     except IndexError:  # raised before anything is written
         raise _past_the_end(int(index.max()), len(items)) from None
+    if dropped:
+        items[0] = b""  # padded with zeros
 
 
 def _items(rows: Tensor) -> NDArray[np.void]:

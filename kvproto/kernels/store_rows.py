@@ -21,7 +21,7 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     `target` is `[slots, ...]`, its slot 0 zero; `rows` is `[n, ...]` with the same trailing shape
     and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Of duplicate
-    locations one row wins. Fixed-shape on a device: dropped rows are turned into zeros for slot 0.
+    locations one row wins. Fixed-shape on a device: what is dropped is zeros for slot 0.
 
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
