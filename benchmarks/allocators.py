@@ -3,7 +3,7 @@
 python -m benchmarks.allocators [--rounds N] [--write]
 
 The measurements run in a process of `.interop-venv`, where sglang is; without it only ours are
-measured, against themselves.
+measured, against themselves. Ends with status 1 where a demanded ratio is missed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .interleaved import Samples, in_interop_venv, interleave, ratio
-from .report import machine_facts, markdown_table, print_table, write_section
+from .report import machine_facts, markdown_table, print_table, verdict, write_section
 
 __all__ = ["CASES", "main", "measure"]
 
@@ -116,8 +116,8 @@ def _makers(page_size: int, with_sglang: bool) -> dict[str, Callable[[int], Any]
     return {"sglang": lambda size: real(size, page_size), "kvproto": ours}
 
 
-def main() -> None:
-    """Print the table; with --write also into docs/benchmarks.md."""
+def main() -> int:
+    """Print the table; with --write also into docs/benchmarks.md. 1 where a ratio is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=31, help="samples per row")
     parser.add_argument("--write", action="store_true", help="update docs/benchmarks.md")
@@ -125,16 +125,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         json.dump(measure(options.rounds, with_sglang=True), sys.stdout)
-        return
-    samples = in_interop_venv("benchmarks.allocators", options.rounds) or measure(
-        options.rounds, with_sglang=False
-    )
-    header, rows = _table(samples)
+        return 0
+    found = in_interop_venv("benchmarks.allocators", options.rounds)
+    samples = found or measure(options.rounds, with_sglang=False)
+    (header, rows), missed = _table(samples), _missed(samples)
     print_table(machine_facts(), header, rows)
-    print(_verdict(samples))
+    print(verdict(missed))
     if options.write:
-        body = [_introduction(options.rounds), markdown_table(header, rows), _verdict(samples)]
+        body = [_introduction(options.rounds), markdown_table(header, rows), verdict(missed)]
         write_section("allocators", "\n\n".join(body))
+    return 1 if missed else 0
 
 
 def _table(
@@ -161,7 +161,7 @@ def _faster(samples: Samples, size: int) -> float | None:
     return ratio(samples, real, f"kvproto {size:.0e}") if real in samples else None
 
 
-def _verdict(samples: Mapping[str, Samples]) -> str:
+def _missed(samples: Mapping[str, Samples]) -> list[str]:
     """The rows that miss what is demanded, by name."""
     lines: list[str] = []
     for name, (page_size, _) in CASES.items():
@@ -173,7 +173,7 @@ def _verdict(samples: Mapping[str, Samples]) -> str:
         growth = ratio(samples[name], f"kvproto {SIZES[-1]:.0e}", f"kvproto {SIZES[0]:.0e}")
         if growth > 2:
             lines.append(f"{name}: 1e7 slots take {growth:.1f} times as long as 1e5, wanted 2")
-    return "\n".join(f"Missed: {line}." for line in lines) or "All as demanded."
+    return lines
 
 
 def _introduction(rounds: int) -> str:
@@ -189,4 +189,4 @@ rounds of one run."""
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,8 +18,12 @@ Operation = Callable[[Any, str, int], Callable[[], object]]
 """Of a pool, whose it is, and a number of tokens: a call that can be repeated."""
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
-COMMON: dict[str, Any] = {"page_size": 64, "layer_num": 1, "device": "cpu"}
-COMMON |= {"enable_memory_saver": False}
+COMMON: dict[str, Any] = {
+    "page_size": 64,
+    "layer_num": 1,
+    "device": "cpu",
+    "enable_memory_saver": False,
+}
 LATENT = COMMON | {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 POOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "MHA bf16": ("MHA", COMMON | {"dtype": BF16, "head_num": 8, "head_dim": 128}),
@@ -39,8 +43,9 @@ def random_slots(low: int, high: int, n: int) -> Iterator[Tensor]:
     made = torch.Generator().manual_seed(n)
     sets: list[Tensor] = []
     for _ in range(VARIANTS):
-        distinct = torch.unique(torch.randint(low, high, (n + n // 2 + 64,), generator=made))
-        sets.append(distinct[torch.randperm(distinct.shape[0], generator=made)[:n]])
+        drawn = torch.randint(low, high, (n + n // 2 + 64,), generator=made)
+        numbers = cast("list[int]", drawn.tolist())  # pyright: ignore[reportUnknownMemberType]
+        sets.append(torch.tensor(list(dict.fromkeys(numbers))[:n]))
     return cycle(sets)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["machine_facts", "markdown_table", "print_table", "write_section"]
+__all__ = ["machine_facts", "markdown_table", "print_table", "verdict", "write_section"]
 
 Row = tuple[str, ...]
 
@@ -41,6 +41,11 @@ def markdown_table(header: Row, rows: Sequence[Row]) -> str:
     """The same rows for a page."""
     rule = ("---",) * len(header)
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
+
+
+def verdict(missed: Sequence[str]) -> str:
+    """A line for every demand that is not met."""
+    return "\n".join(f"Missed: {line}." for line in missed) or "All as demanded."
 
 
 def write_section(name: str, body: str, page: Path = _PAGE) -> None:

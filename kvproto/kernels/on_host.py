@@ -38,6 +38,6 @@ def on_host(*tensors: Tensor) -> bool:
     if is_watched() or not has_numpy:
         return False
     for tensor in tensors:
-        if type(tensor) is not Tensor or not tensor.is_cpu or not tensor.is_contiguous():
+        if not (type(tensor) is Tensor and tensor.is_cpu and tensor.is_contiguous()):
             return False
     return True

@@ -35,17 +35,14 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
 
 def _stored_on_host(target: Tensor, loc: Tensor, rows: Tensor) -> bool:
-    if not on_host(target, loc) or not is_location_list(loc):
+    if not is_location_list(loc) or not on_host(target, loc):
         return False
-    n, given = loc.shape[0], rows.nbytes
+    n, given = loc.numel(), rows.nbytes
     if rows.dtype != target.dtype or given * target.shape[0] != target.nbytes * n:
         return False
     if given and n <= FEW:
-        store_few(target, _numbers(loc), rows.contiguous())
+        slots = cast("list[int]", loc.tolist())  # pyright: ignore[reportUnknownMemberType]
+        store_few(target, slots, rows.contiguous())
     elif given:
         store_items(target, loc, rows.contiguous())
     return True
-
-
-def _numbers(loc: Tensor) -> list[int]:
-    return cast("list[int]", loc.tolist())  # pyright: ignore[reportUnknownMemberType]

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from kvproto.kernels import FP8_DTYPES, to_fp8
+from kvproto.kernels import FP8_DTYPES, to_fp8, to_stored
 
 # exponent bits, mantissa bits, bias, byte patterns of NaN, whether infinities exist
 FORMATS = {
@@ -103,3 +103,17 @@ def test_a_scale_that_is_no_scale_is_refused(scale: float) -> None:
 def test_a_scale_per_row_is_refused() -> None:
     with pytest.raises(ValueError, match=r"scale has shape \(2,\), must hold one element"):
         to_fp8(torch.ones(2), torch.float8_e4m3fn, torch.ones(2))
+
+
+@pytest.mark.parametrize("source", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", FP8_DTYPES)
+@pytest.mark.parametrize("n", [1 << 16, (1 << 16) + 3, 5])
+def test_every_16_bit_number_is_stored_by_the_same_policy(
+    source: torch.dtype, dtype: torch.dtype, n: int
+) -> None:
+    """On the CPU they are looked up, in parts where there are many; strided or not."""
+    patterns = torch.arange(n, dtype=torch.int32).to(torch.uint16).view(source)
+    expected = to_fp8(patterns, dtype).view(torch.uint8)
+    assert torch.equal(to_stored(patterns, dtype), expected)
+    apart = torch.stack((patterns, patterns), dim=1)[:, 0]
+    assert torch.equal(to_stored(apart, dtype), expected)

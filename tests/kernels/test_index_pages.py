@@ -19,6 +19,8 @@ from kvproto.kernels import (
 )
 from tests.kernels.latent_oracle import index_page
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 P, D = 64, 128
 
 

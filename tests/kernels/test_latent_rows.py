@@ -7,6 +7,8 @@ import torch
 
 from kvproto.kernels import FP8_DTYPES, load_latent_rows, store_latent_rows, to_fp8
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])
 def test_parts_share_a_row_and_nothing_else_changes(index: torch.dtype) -> None:

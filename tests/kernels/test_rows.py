@@ -11,6 +11,8 @@ from torch import Tensor
 from kvproto.kernels import check_locations, move_rows, store_row_sets, store_rows
 from kvproto.kernels.row_words import row_words
 
+pytestmark = pytest.mark.usefixtures("host_or_device")
+
 SLOTS = 9
 LOCATIONS = st.lists(st.integers(-3, SLOTS - 1), max_size=12)
 INDEX_DTYPES = st.sampled_from((torch.int32, torch.int64))
@@ -84,6 +86,40 @@ def test_nothing_that_is_dropped_reaches_the_reserved_slot() -> None:
     rows = torch.full((3, 1, 2), float("nan"))
     store_rows(target, torch.tensor([0, -1, 0]), rows)
     assert torch.equal(target, torch.zeros(4, 1, 2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 40])
+@pytest.mark.parametrize("bad", [64, 1 << 20])
+def test_a_row_past_the_end_stops_all_of_them(n: int, bad: int) -> None:
+    """As many as are copied one by one, and more."""
+    target = torch.zeros(64, 1, 2)
+    loc = torch.cat((torch.arange(1, n), torch.tensor([bad])))
+    with pytest.raises(IndexError):
+        store_rows(target, loc, torch.ones(n, 1, 2))
+    for tgt, src in ((loc, loc.clamp(max=63)), (loc.clamp(max=63), loc)):
+        with pytest.raises(IndexError):
+            move_rows(target, tgt, src)
+    assert torch.equal(target, torch.zeros(64, 1, 2))
+
+
+@pytest.mark.parametrize("n", [1, 4, 8, 9, 40])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_any_number_of_rows(n: int, dtype: torch.dtype) -> None:
+    """Every other location is padding; slot 0 is zeros whatever was meant for it."""
+    target, rows = torch.full((64, 2, 3), 7.0), rows_of(n)
+    loc = torch.arange(1, n + 1, dtype=dtype)
+    loc[::2] = -loc[::2]
+    store_rows(target, loc, rows)
+    expected = torch.full((64, 2, 3), 7.0)
+    expected[0] = 0
+    expected[2 : n + 1 : 2] = rows[1::2]
+    assert torch.equal(target, expected)
+    move_rows(target, loc.flip(0), loc)
+    moved = expected.clone()
+    for to, of in zip(loc.flip(0).tolist(), loc.tolist(), strict=True):
+        if to > 0:
+            moved[to] = expected[max(of, 0)]
+    assert torch.equal(target, moved)
 
 
 @pytest.mark.parametrize("loc", [[0, 9], [9], [100, 1]])
