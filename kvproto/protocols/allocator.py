@@ -49,6 +49,8 @@ class SlotAllocator(Capability, Protocol):
         """`[need_size]` int64 slots, in whole pages; None when too few are free.
 
         Nothing changes then. `need_size` is a multiple of `page_size`; 0 gives an empty tensor.
+
+        :raises ValueError: for a need that ends inside a page; fewer slots are never returned.
         """
         ...
 

@@ -17,7 +17,8 @@ class Composite(Capability, Protocol):
     """Can the pool name the leaves that own its storage?
 
     Whoever needs a storage capability (rows, scales, indexer keys) resolves to a leaf first:
-    what a composite forwards works for some leaves only.
+    what a composite forwards works for some leaves only. `end_layer`, where there is one, is one
+    past the last id of all parts.
     """
 
     def leaves(self) -> tuple[tuple[str, object], ...]:

@@ -52,5 +52,8 @@ class HostCopyable(Capability, Protocol):
 
         Token `i` of the copy goes to `indices[i]`, unless that is 0 or below: then it is
         dropped. No other row changes. Complete when it returns.
+
+        :raises ValueError: for a copy that holds recurrent state where `mamba_indices` is None;
+            nothing is restored then.
         """
         ...

@@ -50,8 +50,8 @@ class MLALatent(Capability, Protocol):
         `cache_k_nope` is `[n, 1, kv_lora_rank]` or `[n, kv_lora_rank]`, `cache_k_rope` the same
         with `qk_rope_head_dim`, of any float dtype and strides (often slices of one tensor);
         they are not modified. What is stored is what `KVPool.set_kv_buffer` stores for the two
-        side by side: latent first, fp8 saturated, packed rows quantized. Locations mean what they
-        do there: those of 0 and below are dropped.
+        side by side: latent first, fp8 saturated, packed rows quantized, zeros as zero bytes.
+        Locations mean what they do there: those of 0 and below are dropped.
 
         :raises ValueError: for a layer the pool does not own, or parts of another width.
         :raises IndexError: on CPU, for a location past the last row; nothing is written.

@@ -62,7 +62,7 @@ class RequestPool(Capability, Protocol):
         ...
 
     def alloc(self, reqs: Any, /) -> list[int] | None:
-        """Rows of a list of requests; a request that has one keeps it.
+        """Rows of a list of requests; one that has a row keeps it, one named twice gets one.
 
         None, with nothing changed, when there are too few.
         """

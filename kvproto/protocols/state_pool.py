@@ -46,11 +46,13 @@ class StatePool(StateSliceable, Protocol):
         """The same object for one layer, its tensors `[slots, ...]`; aliases.
 
         `layer_id` is the position in `mamba_layer_ids`, not the global id.
+
+        :raises ValueError: for the position of no layer, below 0 too.
         """
         ...
 
     def clear_slots(self, indices: Tensor, /) -> None:
-        """Zero every tensor of every layer at `[n]` slots; negative ones are padding.
+        """Zero every tensor of every layer at `[n]` slots; those below 0 are padding.
 
         Fixed-shape and without a host sync, NaN or not.
         """

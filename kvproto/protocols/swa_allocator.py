@@ -77,7 +77,7 @@ class SWAAllocator(SlotAllocator, Protocol):
         ...
 
     def free_full(self, free_index: Tensor, /) -> None:
-        """Free full slots whose window peers were freed before."""
+        """Free full slots whose window peers were freed before; peers that are left go along."""
         ...
 
     def free_full_segment(self, free_index: Tensor, /, *, start_pos: int) -> None:

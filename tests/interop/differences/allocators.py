@@ -54,7 +54,7 @@ ALLOCATORS = (
     Difference(
         family=SLOTS,
         operation="a_need_inside_a_page",
-        clause="SlotAllocator.alloc",
+        clause="alloc.part-of-a-page",
         sglang="fewer slots than asked for, without a word",
         kvproto="ValueError: whole pages only",
         shown=Shown(
@@ -108,7 +108,7 @@ ALLOCATORS = (
     Difference(
         family=PAIR,
         operation="a_full_slot_freed_with_its_peer",
-        clause="SWAAllocator.free_full",
+        clause="swa-alloc.free-full",
         sglang="the window page is lost; its check is off by default",
         kvproto="the window page goes with it",
         shown=Shown([16, 12], [16, 16]),
@@ -143,7 +143,7 @@ REQUESTS = (
     Difference(
         family="request table",
         operation="named twice",
-        clause="RequestPool.alloc",
+        clause="request.named-twice",
         sglang="takes two rows, and one is lost",
         kvproto="takes one",
         shown=Shown([1, 2], [1, 3]),

@@ -23,7 +23,7 @@ COMPOSITES = (
     Difference(
         family=PAIR,
         operation="a full layer given its own locations; swa, page 4",
-        clause="WriteLocation.full_loc",
+        clause="swa.bare-loc",
         sglang="not looked at, the pair's locations are used",
         kvproto="stored where the object says for the full leaf",
         shown=Shown([1.0, 0.0], [0.0, 1.0]),
@@ -31,7 +31,7 @@ COMPOSITES = (
     Difference(
         family=HYBRID,
         operation="latent parts given two spaces; hybrid over mla",
-        clause="WriteLocation.full_loc",
+        clause="hybrid.full-loc-parts",
         sglang="honoured for whole rows, not for rows in parts",
         kvproto="honoured by both writers",
         shown=Shown([True, False], [False, True]),
@@ -55,7 +55,7 @@ COMPOSITES = (
     Difference(
         family=PAIR,
         operation="a layer of another stage; swa, page 4",
-        clause="swa.layers",
+        clause="KVPool.get_key_buffer",
         sglang="KeyError",
         kvproto="ValueError, as every pool",
         shown=Shown("KeyError", "ValueError"),
@@ -71,7 +71,7 @@ COMPOSITES = (
     Difference(
         family=PAIR,
         operation="where the stage ends; swa, page 4",
-        clause="KVPool.start_layer",
+        clause="Composite",
         sglang="AttributeError: there is no end_layer",
         kvproto="the bounds of the stage",
         shown=Shown("AttributeError", [0, 5]),
@@ -79,7 +79,7 @@ COMPOSITES = (
     Difference(
         family=HYBRID,
         operation="where the stage ends; hybrid over mha",
-        clause="hybrid.geometry",
+        clause="Composite",
         sglang="AttributeError: there is no end_layer",
         kvproto="the bounds of the stage",
         shown=Shown("AttributeError", [0, 4]),
@@ -127,7 +127,7 @@ COMPOSITES = (
     Difference(
         family=HYBRID,
         operation="a copy restored without its state; hybrid over mha",
-        clause="HostCopyable.load_cpu_copy",
+        clause="hybrid.host-copy-whole",
         sglang="the state is dropped in silence",
         kvproto="ValueError",
         shown=Shown(None, "ValueError"),
@@ -143,7 +143,7 @@ COMPOSITES = (
     Difference(
         family=STATE,
         operation="a slot below zero cleared; state",
-        clause="StatePool.clear_slots",
+        clause="state.negative-slots",
         sglang="wraps: the last slot is cleared",
         kvproto="nothing is cleared",
         shown=Shown([0.0, 1.0, 2.0, 3.0, 0.0], [0.0, 1.0, 2.0, 3.0, 4.0]),
@@ -159,7 +159,7 @@ COMPOSITES = (
     Difference(
         family=STATE,
         operation="a position below the first layer; state",
-        clause="state.layer-cache",
+        clause="state.layer-range",
         sglang="wraps to another layer",
         kvproto="ValueError",
         shown=Shown(7.0, "ValueError"),

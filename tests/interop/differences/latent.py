@@ -81,7 +81,7 @@ LATENT = (
     Difference(
         family=INDEXED,
         operation="a block of zeros in a packed row",
-        clause="MLALatent.set_mla_kv_buffer",
+        clause="mla.packed-zeros",
         sglang="zeros become -448 times a scale of 0.0, and read as -0.0",
         kvproto="stored as zeros",
         shown=Shown([0x00, 0xFE], [0x00]),
