@@ -65,7 +65,7 @@ class FourBitLeaf(BlockScaledLeaf):
             dtype,
             (head_num, head_dim, v_width),
             (k, v),
-            self._scale_dtype,
+            torch.uint8,
             OwnedLayers.of(layer_num, start_layer, end_layer),
             device,
             enable_memory_saver,
@@ -91,8 +91,13 @@ class FourBitLeaf(BlockScaledLeaf):
     def get_raw_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`(keys, values, key scales, value scales)` of a layer as stored; aliases."""
         local = self._fenced(layer_id)
-        scales = self.k_scale_buffer[local], self.v_scale_buffer[local]
-        return self.k_buffer[local], self.v_buffer[local], *scales
+        k_scales = self.k_scale_buffer[local].view(self._scale_dtype)
+        v_scales = self.v_scale_buffer[local].view(self._scale_dtype)
+        return self.k_buffer[local], self.v_buffer[local], k_scales, v_scales
+
+    def get_kv_scale_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
+        """Key and value scales of a layer, as the raw door shows them; aliases."""
+        return self.get_raw_kv_buffer(layer_id)[2:]
 
     def _dequantised(self, local: int, side: Side) -> Tensor:
         return self._read(*self._stored(local, side), local, side, torch.bfloat16)

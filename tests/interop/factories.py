@@ -73,7 +73,10 @@ def mla(request: LeafRequest) -> MLATokenToKVPool | Declined:
 def swa(request: Any) -> SWAKVPool | Declined:
     """sglang's window pair, with the leaves that the request names."""
     match request:
-        case SWAPoolRequest(full=MHALeafRequest() as full, window=MHALeafRequest() as window):
+        case SWAPoolRequest(
+            full=MHALeafRequest(quant_scheme="none" | "fp8_scaled") as full,
+            window=MHALeafRequest(quant_scheme="none" | "fp8_scaled") as window,
+        ):
             return _window_pair(request, full, window)
     return Declined("SWAKVPool is a window pair, tried over plain pools of K and V rows")
 

@@ -21,6 +21,7 @@ from tests.interop import (
     advertised,
     allocator_faults,
     allocators,
+    block_scaled,
     census,
     commits,
     composites,
@@ -56,6 +57,7 @@ def main() -> None:
         "request pools": _section(allocator_faults.requests),
         "latent": _section(latent.observed),
         "commits": _section(commits.observed),
+        "block scales": _section(block_scaled.observed),
         "composites": _section(composites.observed),
         "census": _section(census.census),
     }

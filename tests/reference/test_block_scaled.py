@@ -134,7 +134,8 @@ def test_shapes_and_types_are_those_in_use() -> None:
     assert tuple(four.k_scale_buffer[0].shape) == (96, 2 * 64 // 16)
     assert four.k_scale_buffer[0].dtype == torch.uint8
     assert tuple(nvfp4().v_scale_buffer[0].shape) == (96, 2, 2)
-    assert nvfp4().v_scale_buffer[0].dtype == E4M3
+    assert nvfp4().v_scale_buffer[0].dtype == torch.uint8
+    assert nvfp4().get_kv_scale_buffer(3)[1].dtype == E4M3
 
 
 @pytest.mark.parametrize(("page", "interleaved"), [(32, False), (128, True)])

@@ -6,6 +6,7 @@ python -m tests.interop.differences [--write]      compare docs/differences.md w
 from __future__ import annotations
 
 from .allocators import ALLOCATORS, REQUESTS
+from .block_scaled import BLOCK_SCALES
 from .commits import COMMITS
 from .composites import COMPOSITES
 from .difference import Difference, Shown
@@ -18,6 +19,7 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "faults": FAULTS,
     "latent": LATENT,
     "commits": COMMITS,
+    "block scales": BLOCK_SCALES,
     "composites": COMPOSITES,
     "allocator breaks": ALLOCATORS,
     "request pools": REQUESTS,
