@@ -1,4 +1,4 @@
-"""Leaves under block scales: what constructors and requests refuse, and what laws do not ask."""
+"""Leaves under block scales: their doors, sizes and copies, where no law asks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from kvproto.protocols import (
     BlockScaled,
     DeclaresRegions,
     DeclaresTraits,
-    Declined,
-    DSALeafRequest,
     FP4Workspace,
     HostCopyable,
     KVLeaf,
@@ -23,7 +21,6 @@ from kvproto.protocols import (
     LayerOverrideWrite,
     MHALeafRequest,
     MHARows,
-    MLALeafRequest,
     Movable,
     PrefixValidCommit,
     Resumable,
@@ -31,37 +28,10 @@ from kvproto.protocols import (
     SizeReporting,
     Transferable,
     buf_infos,
-    bytes_of_pool,
 )
-from kvproto.reference import FP4Leaf, MLAFP4Leaf, MXFP8Leaf, NVFP4Leaf, build_reference_leaf
+from kvproto.reference import FP4Leaf, MLAFP4Leaf, MXFP8Leaf, NVFP4Leaf
 from tests.kernels.torch_formats import torch_formats
-
-E4M3, E2M1 = torch.float8_e4m3fn, torch.float4_e2m1fn_x2
-HEADS: dict[str, Any] = {
-    "size": 64,
-    "page_size": 32,
-    "head_num": 2,
-    "head_dim": 64,
-    "v_head_dim": 32,
-    "layer_num": 2,
-    "start_layer": 3,
-    "end_layer": 5,
-    "device": "cpu",
-}
-EIGHT: dict[str, Any] = HEADS | {"dtype": E4M3}
-FOUR: dict[str, Any] = HEADS | {"dtype": E2M1}
-LATENT: dict[str, Any] = {
-    "size": 8,
-    "page_size": 4,
-    "dtype": E2M1,
-    "kv_lora_rank": 32,
-    "qk_rope_head_dim": 16,
-    "layer_num": 2,
-    "start_layer": 3,
-    "end_layer": 5,
-    "device": "cpu",
-}
-LAYER: Any = SimpleNamespace(layer_id=4)
+from tests.reference.block_scaled import E4M3, LATENT, LAYER, asked, fp4, mxfp8, nvfp4, put, rows
 
 COMMON = (
     KVLeaf,
@@ -75,30 +45,9 @@ COMMON = (
     PrefixValidCommit,
     Resumable,
 )
+
+
 BY_HEAD = (*COMMON, MHARows, ScaledWrite, LayerOverrideWrite, BlockScaled)
-
-
-def mxfp8(**changes: Any) -> MXFP8Leaf:
-    return MXFP8Leaf(**(EIGHT | changes))
-
-
-def fp4(**changes: Any) -> FP4Leaf:
-    return FP4Leaf(**(FOUR | changes))
-
-
-def nvfp4(**changes: Any) -> NVFP4Leaf:
-    return NVFP4Leaf(**(FOUR | changes))
-
-
-def rows(n: int, width: int, seed: int = 0) -> Tensor:
-    made = torch.Generator().manual_seed(seed)
-    return torch.randn(n, 2, width, generator=made).to(torch.bfloat16)
-
-
-def put(leaf: Any, loc: list[int], seed: int = 0, **options: Any) -> tuple[Tensor, Tensor]:
-    k, v = rows(len(loc), leaf.head_dim, seed), rows(len(loc), leaf.v_head_dim, seed + 1)
-    leaf.set_kv_buffer(LAYER, torch.tensor(loc), k, v, **options)
-    return k, v
 
 
 @pytest.mark.parametrize(
@@ -147,7 +96,7 @@ def test_pages_of_128_have_interleaved_scales_unless_told(page: int, interleaved
     assert tuple(leaf.k_scale_buffer[0].shape) == shape
     other = mxfp8(size=128, page_size=page, scale_layout="token_rows")
     assert not other.mxfp8_sf_interleaved
-    request = MHALeafRequest(**_request(page_size=page, size=128))
+    request = MHALeafRequest(**asked(page_size=page, size=128))
     assert request.block_scale_layout == leaf.pool_traits.scale_layout
 
 
@@ -250,25 +199,6 @@ def test_sizes_count_scales_and_the_workspace() -> None:
     )
 
 
-@pytest.mark.parametrize("scheme", ["mxfp8", "fp4_mx16", "nvfp4"])
-@pytest.mark.parametrize("layers", [0, 1, 3])
-def test_a_request_knows_the_bytes_that_are_allocated(scheme: str, layers: int) -> None:
-    dtype = E4M3 if scheme == "mxfp8" else E2M1
-    request = MHALeafRequest(**_request(quant_scheme=scheme, dtype=dtype, layer_num=layers))
-    leaf = build_reference_leaf(request)
-    assert not isinstance(leaf, Declined)
-    assert bytes_of_pool(request) == sum(leaf.get_kv_size_bytes())
-
-
-@pytest.mark.parametrize("rope", [0, 16])
-def test_a_latent_request_knows_its_bytes(rope: int) -> None:
-    request = MLALeafRequest(**_latent(qk_rope_head_dim=rope), quant_scheme="fp4_mx16")
-    leaf = build_reference_leaf(request)
-    assert isinstance(leaf, MLAFP4Leaf)
-    assert bytes_of_pool(request) == leaf.get_kv_size_bytes()
-    assert sum(region.nbytes for region in leaf.buffer_regions()) == leaf.get_kv_size_bytes()
-
-
 def test_the_reserved_slot_is_restored_with_its_scales() -> None:
     for make in (mxfp8, fp4, nvfp4):
         for options in ({}, {"size": 128, "page_size": 128}):
@@ -338,97 +268,6 @@ def test_latent_parts_are_read_as_they_were_rounded() -> None:
     key, value = leaf.get_kv_buffer(4)
     assert torch.equal(key[9, 0, :32], latent[0].to(torch.bfloat16))
     assert value.data_ptr() == key.data_ptr()
-
-
-def _request(**changes: Any) -> dict[str, Any]:
-    asked = {k: v for k, v in HEADS.items() if k != "end_layer"}
-    return asked | {"dtype": E4M3, "quant_scheme": "mxfp8"} | changes
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"dtype": torch.bfloat16}, r"dtype=torch.bfloat16: 'mxfp8' stores torch.float8_e4m3fn"),
-        ({"dtype": torch.float8_e5m2}, r"'mxfp8' stores torch.float8_e4m3fn"),
-        ({"head_dim": 48}, r"head_dim=48: 'mxfp8' scales whole blocks of 32"),
-        ({"v_head_dim": 16}, r"v_head_dim=16: 'mxfp8' scales whole blocks of 32"),
-        ({"scale_layout": "none"}, r"scale_layout='none': quant_scheme='mxfp8' keeps block scales"),
-        (
-            {"scale_layout": "interleaved", "page_size": 16},
-            r"scale_layout='interleaved': page_size=16 is not whole atoms of 32 tokens",
-        ),
-        (
-            {"scale_layout": "token_rows", "quant_scheme": "fp8_scaled"},
-            r"scale_layout='token_rows': quant_scheme='fp8_scaled' keeps none",
-        ),
-        (
-            {"scale_layout": "interleaved", "quant_scheme": "nvfp4", "dtype": E2M1},
-            r"quant_scheme='nvfp4' keeps its scales in 'token_rows'",
-        ),
-        (
-            {"quant_scheme": "fp8_scaled", "dtype": E2M1},
-            r"its schemes are 'fp4_mx16' and 'nvfp4'",
-        ),
-        ({"quant_scheme": "fp4_mx16"}, r"'fp4_mx16' stores torch.float4_e2m1fn_x2"),
-        (
-            {"quant_scheme": "nvfp4", "dtype": E2M1, "head_dim": 24},
-            r"head_dim=24: 'nvfp4' scales whole blocks of 16",
-        ),
-    ],
-)
-def test_a_request_that_no_leaf_can_hold_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MHALeafRequest(**_request(**changes))
-
-
-@pytest.mark.parametrize(
-    ("make", "changes", "message"),
-    [
-        (mxfp8, {"dtype": torch.bfloat16}, "MXFP8 rows are torch.float8_e4m3fn"),
-        (mxfp8, {"head_dim": 48}, "head_dim=48: MXFP8 scales whole blocks of 32"),
-        (mxfp8, {"scale_layout": "none"}, "say where they lie"),
-        (mxfp8, {"scale_layout": "interleaved", "page_size": 16}, "page_size=16: interleaved"),
-        (fp4, {"dtype": E4M3}, "FP4 rows are torch.float4_e2m1fn_x2"),
-        (nvfp4, {"v_head_dim": 8}, "v_head_dim=8: FP4 scales whole blocks of 16"),
-        (fp4, {"end_layer": 6}, "end_layer=6"),
-    ],
-)
-def test_a_constructor_refuses_what_cannot_be(
-    make: Any, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**changes)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "dtype", "cls"),
-    [("mxfp8", E4M3, MXFP8Leaf), ("fp4_mx16", E2M1, FP4Leaf), ("nvfp4", E2M1, NVFP4Leaf)],
-)
-def test_a_request_is_built(scheme: str, dtype: torch.dtype, cls: type) -> None:
-    leaf = build_reference_leaf(MHALeafRequest(**_request(quant_scheme=scheme, dtype=dtype)))
-    assert type(leaf) is cls
-    assert not isinstance(leaf, Declined)
-    assert leaf.pool_traits.quant_scheme == scheme
-
-
-def test_what_is_not_built_is_declined_by_name() -> None:
-    latent = {k: v for k, v in LATENT.items() if k != "end_layer"}
-    built = build_reference_leaf(MLALeafRequest(**latent, quant_scheme="fp4_mx16"))
-    assert isinstance(built, MLAFP4Leaf)
-    declined = build_reference_leaf(MLALeafRequest(**latent, quant_scheme="nvfp4"))
-    assert isinstance(declined, Declined)
-    assert "quant_scheme='nvfp4'" in declined.reason
-    sparse = DSALeafRequest(**latent, index_head_dim=16, quant_scheme="fp4_mx16")
-    assert isinstance(build_reference_leaf(sparse), Declined)
-
-
-def test_what_one_scheme_asks_none_of_the_others_has() -> None:
-    with pytest.raises(ValueError, match="kv_lora_rank=24: 'fp4_mx16' scales whole blocks of 16"):
-        MLALeafRequest(**_latent(kv_lora_rank=24), quant_scheme="fp4_mx16")
-
-
-def _latent(**changes: Any) -> dict[str, Any]:
-    return {k: v for k, v in LATENT.items() if k != "end_layer"} | changes
 
 
 def _bytes(leaf: Any) -> list[list[int]]:

@@ -41,8 +41,8 @@ def negative_slots(bench: StateBench) -> None:
         bench.fill(slot, float(slot))
     held = {slot: bench.bytes_of(slot) for slot in range(bench.slots)}
     one = torch.tensor([1])
-    for lost in (torch.tensor([-1]), torch.tensor([-bench.slots])):
-        call = f"clear_slots({lost.tolist()}), copy_from([1], {lost.tolist()})"
+    for below in (-1, -bench.slots):
+        lost, call = torch.tensor([below]), f"clear_slots([{below}]), copy_from([1], [{below}])"
         with suppress(ValueError, IndexError):  # to refuse is as good as to drop
             bench.pool.clear_slots(lost)
         with suppress(ValueError, IndexError):
