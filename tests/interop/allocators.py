@@ -26,7 +26,7 @@ from kvproto.reference.swa_allocator import SWAPairAllocator
 from kvproto.reference.token_allocator import TokenAllocator
 from tests.interop import single_rank  # noqa: F401
 
-__all__ = ["comparisons", "our_pair", "our_single", "real_pair", "real_single"]
+__all__ = ["Script", "compare", "comparisons", "our_pair", "our_single", "real_pair", "real_single"]
 
 COMMON: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cpu", "kvcache": None}
 
@@ -39,16 +39,16 @@ def comparisons() -> dict[str, object]:
         for page_size in (1, 4, 16):
             sides = (real_single, our_single)
             made = [make(24 * page_size, page_size, need_sort) for make in sides]
-            found[f"single, page {page_size}{note}"] = _compare(_Script, made, 300)
+            found[f"single, page {page_size}{note}"] = compare(Script, made, 300)
         for page_size in (1, 4):
             sizes = (24 * page_size, 14 * page_size, page_size, need_sort)
-            found[f"pair, page {page_size}{note}"] = _compare(
+            found[f"pair, page {page_size}{note}"] = compare(
                 _PairScript, [real_pair(*sizes), our_pair(*sizes)], 300
             )
     interpreted = [make(96, 4, False) for make in (real_single, our_single)]
     interpreted[0].use_triton_kernels = True
-    found["single, page 4, Triton kernels"] = _compare(_Script, interpreted, 80)
-    found["state slots"] = _compare(_StateScript, [MambaSlotAllocator(12, "cpu"), _states(12)], 300)
+    found["single, page 4, Triton kernels"] = compare(Script, interpreted, 80)
+    found["state slots"] = compare(_StateScript, [MambaSlotAllocator(12, "cpu"), _states(12)], 300)
     return found
 
 
@@ -96,7 +96,7 @@ def _states(size: int) -> StateSlots:
     return StateSlots(size, "cpu")
 
 
-def _compare(script: type[Any], allocators: list[Any], steps: int) -> dict[str, object]:
+def compare(script: type[Any], allocators: list[Any], steps: int) -> dict[str, object]:
     """Play on both sides until they differ."""
     sides = [script(allocator, random.Random(7)) for allocator in allocators]
     played: Counter[str] = Counter()
@@ -108,7 +108,7 @@ def _compare(script: type[Any], allocators: list[Any], steps: int) -> dict[str, 
     return {"played": dict(sorted(played.items())), "differs": None}
 
 
-class _Script:
+class Script:
     """Requests that come, grow and go on one allocator."""
 
     def __init__(self, allocator: Any, dice: random.Random) -> None:
@@ -195,7 +195,7 @@ class _Script:
         return self.requests.pop(self.dice.randrange(len(self.requests)))
 
 
-class _PairScript(_Script):
+class _PairScript(Script):
     """The same on a pair, with windows that slide; a group holds one way of freeing only.
 
     sglang returns to the window what was freed as a segment before what was freed as a set.

@@ -18,6 +18,8 @@ from typing_extensions import get_protocol_members, is_protocol
 import kvproto.protocols
 from kvproto.protocols import adopt, explain
 from tests.interop import (
+    account_faults,
+    accounts,
     advertised,
     allocator_faults,
     allocators,
@@ -55,6 +57,8 @@ def main() -> None:
         "allocators": _section(allocators.comparisons),
         "allocator breaks": _section(allocator_faults.breaks),
         "request pools": _section(allocator_faults.requests),
+        "accounts": _section(accounts.comparisons),
+        "account breaks": _section(account_faults.breaks),
         "latent": _section(latent.observed),
         "commits": _section(commits.observed),
         "block scales": _section(block_scaled.observed),

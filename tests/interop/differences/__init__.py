@@ -5,6 +5,7 @@ python -m tests.interop.differences [--write]      compare docs/differences.md w
 
 from __future__ import annotations
 
+from .accounts import ACCOUNTS
 from .allocators import ALLOCATORS, REQUESTS
 from .block_scaled import BLOCK_SCALES
 from .commits import COMMITS
@@ -23,5 +24,6 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "composites": COMPOSITES,
     "allocator breaks": ALLOCATORS,
     "request pools": REQUESTS,
+    "account breaks": ACCOUNTS,
 }
 """Section of the probe's answers -> its records, in the order of the page."""
