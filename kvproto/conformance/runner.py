@@ -80,26 +80,26 @@ def _run_spec(
 ) -> list[LawResult]:
     results: list[LawResult] = []
     failed: set[str] = set()
-    for law in laws:
-        if not _binds(law, built):
-            continue
+    bench = bench_for(built.spec.request, built.subject, row_access=built.row_access)
+    bound = [law for law in laws if _binds(law, built, bench)]
+    together = _judged_together(built, bound, how)
+    for law in bound:
         place = (law, built.name, built.spec.name, how.seed)
         blocker = next((need for need in law.needs if need in failed), "")
         blocker = blocker or next((by_leaves[f] for f in relies_on(law) if f in by_leaves), "")
         if blocker:
             results.append(LawResult(*place, "blocked", note=f"blocked by {blocker}"))
             continue
-        status, finding, note = _judged(built, law, how)
+        status, finding, note = together.get(law.id) or _judged(built, law, how)
         if status == "failed":
             failed.add(law.id)
         results.append(LawResult(*place, status, finding, note))
     return results
 
 
-def _binds(law: Law, built: Built) -> bool:
+def _binds(law: Law, built: Built, bench: Bench) -> bool:
     if built.over and not binds_over_leaves(law):
         return False
-    bench = bench_for(built.spec.request, built.subject, row_access=built.row_access)
     if not isinstance(bench, law.bench):
         return False
     return (
@@ -107,6 +107,23 @@ def _binds(law: Law, built: Built) -> bool:
         and law.when(bench)
         and all(supports(built.subject, capability) for capability in law.capabilities)
     )
+
+
+def _judged_together(built: Built, laws: Iterable[Law], how: How) -> dict[str, _Verdict]:
+    """The hazardous laws in one child, if all of them are kept there: a fork costs more than a law.
+
+    Where one is not, or the child dies, none of its verdicts counts: each law gets its own child.
+    """
+    hazardous = [law for law in laws if law.hazardous]
+    if how.isolate != "hazardous" or not hazardous:
+        return {}
+    try:
+        verdicts = run_in_child(
+            lambda: {law.id: _judge_guarded(built, law, how.seed) for law in hazardous}
+        )
+    except LawBroken:
+        return {}
+    return {} if any(status == "failed" for status, _, _ in verdicts.values()) else verdicts
 
 
 def _judged(built: Built, law: Law, how: How) -> _Verdict:

@@ -70,6 +70,17 @@ def test_a_crash_is_a_finding() -> None:
     assert "killed by SIGSEGV" in found(WritesOutside, "leaf.negative-loc")
 
 
+def test_laws_that_share_a_child_are_judged_one_by_one_where_one_is_broken() -> None:
+    laws = ["leaf.negative-loc", "leaf.out-of-range", "leaf.write-read"]
+    specs = ["mha-bf16-page1"]
+    kept = check_pool(factory_of(MHALeaf), laws=laws, specs=specs)
+    assert [r.status for r in kept.results] == ["passed"] * 3
+    crashed = check_pool(factory_of(WritesOutside), laws=laws, specs=specs)
+    by_law = {r.law: r.status for r in crashed.results}
+    assert by_law["leaf.negative-loc"] == "failed"
+    assert by_law["leaf.write-read"] == "passed"
+
+
 def test_a_write_beside_a_buffer_is_a_finding() -> None:
     law, every = "leaf.write-read", {"isolate": "every"}
     assert "got 4 bytes overwritten right before a buffer" in found(WritesBelow, law, **every)
