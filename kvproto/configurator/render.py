@@ -112,6 +112,10 @@ def _leaf(leaf: LeafRequest) -> str:
             rows = f"latent rows of {leaf.kv_lora_rank} + {leaf.qk_rope_head_dim}"
         case DSALeafRequest():
             rows = f"latent rows of {leaf.kv_cache_dim}, index keys of {leaf.index_head_dim}"
+        case SparseIndexLeafRequest():
+            sparse = len(leaf.index_layer_ids)
+            rows = f"{leaf.head_num} heads of {leaf.head_dim}, index rows of {leaf.idx_head_dim}"
+            rows += f" in {sparse}"
     stored = str(leaf.dtype).removeprefix("torch.")
     scheme = "" if leaf.quant_scheme == "none" else f" ({leaf.quant_scheme})"
     cost = shown_bytes(bytes_per_token(leaf))

@@ -147,6 +147,11 @@ class CompositeBench(KVBench):
             beside += bench.scale_bytes()
         return bench.token_bytes() + beside
 
+    @property
+    def index_kpool(self) -> int:
+        """Of the leaf whose tokens share an index key."""
+        return max(bench.index_kpool for bench in self._owning)
+
     def contents(self, layer_id: int) -> list[Tensor]:
         """Everything a layer holds in its leaf: its rows, then index keys and scales if any."""
         bench, leaf_id = self.place(layer_id)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kvproto.protocols import (
+    BufferRegion,
     DeclaresTraits,
     DSALeafRequest,
     KVPool,
@@ -198,6 +199,15 @@ class KVBench(Bench):
 
     def slots_in(self, layer_id: int | None = None) -> int:
         """Rows of the buffers of a layer; of the first layer by default."""
+        return self.slots
+
+    @property
+    def index_kpool(self) -> int:
+        """Tokens that share an index key; 1 where there are none."""
+        return 1
+
+    def slots_of(self, region: BufferRegion) -> int:
+        """Rows that a region of tokens must hold of a layer."""
         return self.slots
 
     def slot_of(self, loc: int, layer_id: int | None = None) -> int:

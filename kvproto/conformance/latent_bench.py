@@ -8,12 +8,19 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from kvproto.protocols import DSALeafRequest, MLALeafRequest
+from kvproto.protocols import BufferRegion, DSALeafRequest, MLALeafRequest
 
 from .broken import LawBroken
 from .kv_bench import KVBench, LayerStub
 
-__all__ = ["IndexRow", "LatentBench", "has_index_keys", "is_packed", "shares_a_choice"]
+__all__ = [
+    "IndexRow",
+    "LatentBench",
+    "has_index_keys",
+    "has_own_index_keys",
+    "is_packed",
+    "shares_a_choice",
+]
 
 IndexRow = tuple[Tensor, float]
 """The bytes of an index key and its scale."""
@@ -67,7 +74,26 @@ class LatentBench(KVBench):
     @property
     def index_page_bytes(self) -> int:
         """Bytes of a page of fp8 keys and float32 scales."""
-        return self.request.page_size * (self.index_head_dim + 4)
+        return self.index_page_size * (self.index_head_dim + 4)
+
+    @property
+    def index_kpool(self) -> int:
+        """Tokens that share an index key."""
+        return self.asked.index_kpool if isinstance(self.asked, DSALeafRequest) else 1
+
+    @property
+    def index_page_size(self) -> int:
+        """Index keys of a page."""
+        return self.request.page_size // self.index_kpool
+
+    @property
+    def index_slots(self) -> int:
+        """Index slots of a layer that has some, the reserved page's included."""
+        return self.slots // self.index_kpool
+
+    def slots_of(self, region: BufferRegion) -> int:
+        """Index keys may be fewer than tokens."""
+        return self.index_slots if region.fields[0].name == "index_key" else self.slots
 
     def index_rows(self, n: int, salt: int = 0) -> tuple[Tensor, Tensor]:
         """`n` fp8 keys and float32 scales, all different."""
@@ -85,7 +111,7 @@ class LatentBench(KVBench):
 
     def fill_index(self) -> None:
         """A key and a scale of its own for every slot but 0, in every layer that has some."""
-        loc = torch.arange(1, self.slots)
+        loc = torch.arange(1, self.index_slots)
         for layer_id in self.index_layers:
             self.write_index(loc, *self.index_rows(len(loc), salt=layer_id), layer_id)
 
@@ -93,8 +119,8 @@ class LatentBench(KVBench):
         self, call: str, rows: Mapping[int, IndexRow], layer_id: int | None = None
     ) -> None:
         """Exactly these index keys and scales are stored, and every other slot is zero."""
-        keys = torch.zeros(self.slots, self.index_head_dim, dtype=torch.uint8)
-        scales = torch.zeros(self.slots)
+        keys = torch.zeros(self.index_slots, self.index_head_dim, dtype=torch.uint8)
+        scales = torch.zeros(self.index_slots)
         for slot, (key, scale) in rows.items():
             keys[slot], scales[slot] = key.view(torch.uint8), scale
         self.expect_index_is(call, keys, scales, layer_id)
@@ -136,6 +162,11 @@ def has_index_keys(request: object, /) -> bool:
     if not isinstance(request, DSALeafRequest):
         return False
     return request.layer_num > sum(request.skip_topk_layers)
+
+
+def has_own_index_keys(request: object, /) -> bool:
+    """For laws about index keys that follow a single token."""
+    return has_index_keys(request) and getattr(request, "index_kpool", 1) == 1
 
 
 def shares_a_choice(request: object, /) -> bool:

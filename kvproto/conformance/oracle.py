@@ -106,6 +106,16 @@ class Oracle:
         scales = gather_field(region, region.field("scale"), layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
 
+    def tails(self, layer_id: int) -> tuple[Tensor, Tensor] | None:
+        """The rings of keys and scores, `[rows, ring, width]`; None where no region has them."""
+        found: list[Tensor] = []
+        for name in ("tail_key", "tail_score"):
+            region = self._region((name,), layer_id)
+            if region is not None:
+                rows = gather_field(region, region.field(name), layer_id, range(region.page_count))
+                found.append(rows.view(region.page_count, region.page_size, -1))
+        return (found[0], found[1]) if len(found) == 2 else None
+
     def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor | None:
         """Index rows by head of a layer, `[slots, heads, width]`; None where no region has them."""
         region = self._region((name,), layer_id)

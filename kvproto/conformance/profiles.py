@@ -46,7 +46,7 @@ PROFILES = (
     Profile("speculative", "KVPool", ("Movable",), ("move", "commit")),
     Profile("SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "composite")),
     Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
-    Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer",)),
+    Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer", "kpool")),
     Profile("page envelopes", "PageEnvelope", ("PageEnvelope",), ("envelope",)),
     Profile("index rows", "SparseIndexed", ("SparseIndexed",), ("sparse",)),
     Profile("scheduling", "SlotAllocator", ("SlotAllocator",), ("alloc", "swa-alloc")),

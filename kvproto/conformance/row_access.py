@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from kvproto.protocols import KVPool
+from kvproto.protocols import IndexerCapable, KVPool
 
 from .stored_rows import Side, in_meaning
 
@@ -73,5 +73,12 @@ class AccessReader:
         )
 
     def _every(self, part: RowPart, layer_id: int) -> Tensor:
-        slots = range(self.pool.size + self.pool.page_size)
+        slots = range(self._slots(part))
         return torch.stack([self.access.peek(self.pool, part, layer_id, slot) for slot in slots])
+
+    def _slots(self, part: RowPart) -> int:
+        slots = self.pool.size + self.pool.page_size
+        shared = part in ("index_key", "index_scale")
+        if shared and isinstance(self.pool, IndexerCapable):
+            return slots // self.pool.index_kpool
+        return slots

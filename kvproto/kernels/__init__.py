@@ -10,6 +10,7 @@ from .fp8 import FP8_DTYPES, to_fp8
 from .gather_index_keys import gather_index_keys
 from .gather_rows import gather_rows
 from .gather_tiled_rows import gather_tiled_rows
+from .hadamard import hadamard
 from .index_page import index_page_bytes
 from .interleaved_scales import ATOM, gather_interleaved_scales, store_interleaved_scales
 from .load_index_keys import load_index_keys
@@ -20,6 +21,7 @@ from .move_rows import move_rows
 from .move_tiled_rows import move_tiled_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
+from .pool_index_keys import pool_index_keys
 from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
@@ -31,6 +33,7 @@ from .store_rows import store_rows
 from .store_tiled_rows import store_tiled_rows
 from .to_stored import to_stored
 from .unpack_latent_rows import unpack_latent_rows
+from .update_tails import DecodedTokens, TailRings, update_tails
 
 __all__ = [
     "ATOM",
@@ -38,8 +41,10 @@ __all__ = [
     "FP8_DTYPES",
     "LATENT_BLOCK",
     "MXFP8_BLOCK",
+    "DecodedTokens",
     "FP4Scales",
     "RowTiles",
+    "TailRings",
     "Tiles",
     "check_locations",
     "clear_slots",
@@ -50,6 +55,7 @@ __all__ = [
     "gather_interleaved_scales",
     "gather_rows",
     "gather_tiled_rows",
+    "hadamard",
     "index_page_bytes",
     "load_index_keys",
     "load_latent_rows",
@@ -59,6 +65,7 @@ __all__ = [
     "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
+    "pool_index_keys",
     "prefix_locations",
     "quantise_fp4",
     "quantise_mxfp8",
@@ -71,4 +78,5 @@ __all__ = [
     "to_fp8",
     "to_stored",
     "unpack_latent_rows",
+    "update_tails",
 ]

@@ -17,8 +17,9 @@ class KPoolTail(Capability, Protocol):
     """Can the pool hold the tokens of a request that do not fill an index key yet?
 
     The tail is a ring of raw keys and scores per request row; when `index_kpool` tokens are
-    together they become one index key. A pool built without pooling keeps no rings: see
-    `kpool_use_compress`.
+    together they become one index key. Row 0 belongs to no request: what aims at it, or below,
+    is dropped. A pool built without pooling keeps no rings: see `kpool_use_compress`. Where the
+    pool is `HostCopyable` too, a request's rings go with the copy of its tokens.
     """
 
     @property
@@ -33,6 +34,8 @@ class KPoolTail(Capability, Protocol):
 
     def get_compress_tail_buffers(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
         """The key and score rings of a layer: `[request rows, ring, index_head_dim]` each.
+
+        Aliases; `[0, ...]` for a layer without index keys of its own. Waits like every read door.
 
         :raises ValueError: for a global layer id the pool does not own.
         """
@@ -51,7 +54,10 @@ class KPoolTail(Capability, Protocol):
 
         `key_tail` and `score_tail` are `[n_remain, index_head_dim]`, `req_pool_idx` is a 0-d
         integer tensor. Token `i` goes to ring slot `(dst_logical_start + i) % ring`. `n_remain`
-        of 0 leaves the rings as they are.
+        of 0 leaves the rings as they are. Without a host sync.
+
+        :raises ValueError: for a layer not owned or without keys, and for tails of another shape.
+        :raises IndexError: on CPU, for a row past the last; nothing is written.
         """
         ...
 
@@ -71,9 +77,20 @@ class KPoolTail(Capability, Protocol):
         """Add one decoded token per request to its ring, and write the index keys that fill.
 
         `key` and `slot_score` are `[n, index_head_dim]`, `ape` is the position bias
-        `[index_kpool, index_head_dim]`; the rest describes the batch, `[n]` each and
-        `[n, pages]` for `block_tables`. `round_scale` rounds scales up to powers of two.
+        `[index_kpool, index_head_dim]`; the rest describes the batch, `[n]` each (or more, of
+        which the first `n` count). A token is at `positions` of its request and goes to ring slot
+        `position % ring`; the last of a group completes it: the softmax of scores plus bias over
+        the group, for each element by itself, weighs the keys into one, which is rounded to bf16,
+        rotated by the normalised Hadamard matrix, rounded again and quantized by its largest
+        magnitude / 448 (of at least 1e-4); `round_scale` rounds that up to a power of two. The
+        key goes to the group's index slot, found in `block_tables`, `[n, columns]`: the request's
+        token pages cut into pages of `index_page_size` tokens, the first of which has `index_kpool`
+        times the number of the whole page. A token whose request is no row, whose location is 0 or
+        below, or whose position is not below its `seq_lens`, is padding and changes nothing.
         Fixed-shape, without a host sync.
+
+        :raises ValueError: for a layer not owned or without keys, and for keys, scores or bias of
+            another shape.
         """
         ...
 

@@ -32,6 +32,8 @@ FieldName = Literal[
     "key_scale",
     "value_scale",
     "state",
+    "tail_key",
+    "tail_score",
     "padding",
 ]
 """What the bytes are; `scale` where a region or a row has only one kind of it. `padding` is read by

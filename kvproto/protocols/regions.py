@@ -107,6 +107,11 @@ class BufferRegion:
         return any(axis.name == "layer" for field in self.fields for axis in field.axes)
 
     @property
+    def by_request(self) -> bool:
+        """Whether a page is a request's row, as it is of tails, and no page of tokens."""
+        return self.fields[0].name in ("tail_key", "tail_score")
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all layers, the reserved page included, gaps between pages not."""
         return len(self.bases) * self.page_count * self.bytes_per_page
@@ -173,7 +178,8 @@ class DeclaresRegions(Capability, Protocol):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
         """Every region the pool owns, in the order of its transfer descriptors.
 
-        Those of `Transferable` first, then `BlockScaled`'s, then those of `StateTransferable`. A
+        Those of `Transferable` first, then `BlockScaled`'s, then those of `StateTransferable`,
+        then the rings of `KPoolTail`, whose pages are request rows (`BufferRegion.by_request`). A
         region names only the layers that have rows in it, and its fields cover every byte of its
         pages. Together the regions cover each per-token byte once. Bases are live addresses: valid
         until the pool is freed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, assert_never
 
@@ -21,6 +22,8 @@ def bytes_per_token(request: LeafRequest) -> int:
     """Bytes that one token slot takes in all layers of the leaf, scales and index keys included.
 
     A leaf allocates this many for each of its `size` slots and for each of the reserved page.
+    Of an index key that several tokens share it is a token's part, rounded up; rings of requests
+    are not a token's.
     """
     match request:
         case MHALeafRequest():
@@ -33,8 +36,7 @@ def bytes_per_token(request: LeafRequest) -> int:
             return request.layer_num * _row_bytes(request, elements)
         case DSALeafRequest():
             rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
-            keyed = request.layer_num - sum(request.skip_topk_layers)
-            return rows + keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
+            return rows + -(-_index_bytes(request) // request.index_kpool)
         case SparseIndexLeafRequest():
             main = 2 * request.head_num * request.head_dim * request.dtype.itemsize
             row = request.idx_head_dim * request.stored_index_dtype.itemsize
@@ -79,5 +81,26 @@ def bytes_of_pool(request: PoolRequest) -> int:
             return bytes_of_pool(request.full) + bytes_of_pool(request.window)
         case HybridPoolRequest():
             return bytes_of_pool(request.full) + bytes_of_state(request.state)
+        case DSALeafRequest():
+            pooled = replace(request, index_kpool=1)
+            return _keyed_bytes(request, bytes_per_token(pooled) - _index_bytes(request))
         case _:
             return bytes_per_token(request) * (request.size + request.page_size)
+
+
+def _index_bytes(request: DSALeafRequest) -> int:
+    """Bytes of an index key and its scale, in all layers that have some."""
+    keyed = request.layer_num - sum(request.skip_topk_layers)
+    return keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
+
+
+def _keyed_bytes(request: DSALeafRequest, row_bytes: int) -> int:
+    """Bytes of rows, index keys and rings of raw keys and scores in bf16."""
+    slots = request.size + request.page_size
+    keyed = request.layer_num - sum(request.skip_topk_layers)
+    ring = request.tail_rows * request.tail_length * request.index_head_dim * 2
+    return (
+        row_bytes * slots
+        + _index_bytes(request) * (slots // request.index_kpool)
+        + (2 * keyed * ring)
+    )

@@ -193,16 +193,24 @@ class DSALeafRequest(_RowsRequest):
     `quant_scheme` is that of the rows: `none`, or `dsa_fp8_packed` for e4m3fn latents with a
     float32 scale per 128 and bf16 rope. Index keys are e4m3fn either way. `skip_topk_layers` has
     one flag per layer, True for a layer that reuses the choice of an earlier one and needs no
-    index keys; empty means that every layer has its own.
+    index keys; empty means that every layer has its own. `index_kpool` tokens share an index key;
+    where they are several and `index_kpool_compress` asks for weighed ones, there are rings of raw
+    keys and scores, `index_kpool + tail_extra_slots` tokens long, for each of
+    `max_running_requests` and for padding.
 
-    :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, and for packed
-        rows of another dtype or a rank that is not whole blocks.
+    :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
+        of another dtype or a rank that is not whole blocks, and for groups that do not divide a
+        page or have no requests to hold rings for.
     """
 
     kv_lora_rank: int
     qk_rope_head_dim: int
     index_head_dim: int
     skip_topk_layers: tuple[bool, ...] = ()
+    index_kpool: int = 1
+    index_kpool_compress: bool = False
+    tail_extra_slots: int = 0
+    max_running_requests: int | None = None
     layout: Layout = "latent_rows"
 
     def __post_init__(self) -> None:
@@ -216,6 +224,43 @@ class DSALeafRequest(_RowsRequest):
             )
         if self.quant_scheme == "dsa_fp8_packed":
             self._check_packed()
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        _at_least(self, "index_kpool", 1)
+        _at_least(self, "tail_extra_slots", 0)
+        if self.page_size % self.index_kpool:
+            raise ValueError(
+                f"DSALeafRequest.index_kpool={self.index_kpool}: must divide page_size="
+                f"{self.page_size}"
+            )
+        if self.has_tails:
+            _at_least(self, "max_running_requests", 1)
+            if self.index_head_dim & (self.index_head_dim - 1):
+                raise ValueError(
+                    f"DSALeafRequest.index_head_dim={self.index_head_dim}: weighed keys are "
+                    "rotated, which needs a power of two"
+                )
+
+    @property
+    def has_tails(self) -> bool:
+        """Are there rings for the tokens of a request that have no index key yet?"""
+        return self.index_kpool > 1 and self.index_kpool_compress
+
+    @property
+    def index_page_size(self) -> int:
+        """Index keys of a page."""
+        return self.page_size // self.index_kpool
+
+    @property
+    def tail_rows(self) -> int:
+        """Request rows of a ring buffer, the padding row included; 0 without rings."""
+        return (self.max_running_requests or 0) + 1 if self.has_tails else 0
+
+    @property
+    def tail_length(self) -> int:
+        """Tokens that a ring holds."""
+        return self.index_kpool + self.tail_extra_slots
 
     def _check_packed(self) -> None:
         if str(self.dtype) != "torch.float8_e4m3fn":

@@ -6,6 +6,7 @@ from .build import build_reference_leaf
 from .build_composite import build_reference_pool
 from .core import CORE
 from .dsa import DSALeaf
+from .dsa_pooled import CompressedDSALeaf, PooledDSALeaf, dsa_leaf
 from .fp4 import FP4Leaf
 from .hisparse import DeviceLocations
 from .hisparse_allocator import DeviceSubsetAllocator
@@ -35,6 +36,7 @@ from .token_allocator import TokenAllocator
 
 __all__ = [
     "CORE",
+    "CompressedDSALeaf",
     "DSALeaf",
     "DeviceLocations",
     "DeviceSubsetAllocator",
@@ -48,6 +50,7 @@ __all__ = [
     "NVFP4Leaf",
     "PageAllocator",
     "PageEnvelopeLeaf",
+    "PooledDSALeaf",
     "PureSWAAllocator",
     "RecurrentStatePool",
     "ReferencePlatform",
@@ -62,6 +65,7 @@ __all__ = [
     "TokenAllocator",
     "build_reference_leaf",
     "build_reference_pool",
+    "dsa_leaf",
     "hybrid_pool",
     "swa_pool",
     "swa_ring_pool",

@@ -15,6 +15,7 @@ from kvproto.protocols import (
 )
 
 from .dsa import DSALeaf
+from .dsa_pooled import dsa_leaf
 from .envelope_layout import envelope_misfit
 from .fp4 import FP4Leaf
 from .mha import MHALeaf
@@ -58,7 +59,7 @@ def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | SparseIn
         case MLALeafRequest():
             return _mla(request)
         case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
-            return maybe_validate(DSALeaf(**request.keywords()))
+            return maybe_validate(dsa_leaf(**request.keywords()))
         case DSALeafRequest():
             return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
         case SparseIndexLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):

@@ -111,7 +111,8 @@ def page_layer_ids(side: Side) -> list[int]:
     if not side.layer_ids:
         return []
     if supports(side.leaf, DeclaresRegions):
-        ids = [i for region in side.leaf.buffer_regions() for i in region.layer_ids]
+        told = side.leaf.buffer_regions()
+        ids = [i for region in told if not region.by_request for i in region.layer_ids]
     else:
         ids = cast("LayerIdReporting", side.leaf).get_kv_layer_ids()
     return [side.global_id(leaf_id) for leaf_id in ids]
@@ -157,12 +158,13 @@ class Regions(CompositePool):
         return all(supports(side.leaf, DeclaresRegions) for side in sides)
 
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """The leaves' regions, side after side, under global layer ids."""
-        return tuple(
+        """The leaves' regions, side after side, under global layer ids; tails come last."""
+        told = [
             replace(region, layer_ids=tuple(side.global_id(i) for i in region.layer_ids))
             for side in self._owning
             for region in cast("DeclaresRegions", side.leaf).buffer_regions()
-        )
+        ]
+        return tuple(sorted(told, key=lambda region: region.by_request))
 
 
 class Resumes(CompositePool):

@@ -35,8 +35,9 @@ class DSALeaf(MLALeaf):
     pages have the pool's page size and the reserved page, all keys first, then all scales: 8448
     bytes for 64 keys of 128. A layer flagged in `skip_topk_layers` reuses the choice of an earlier
     one and owns no index pages: its buffer is `[0, ...]`, and its keys cannot be set or gathered.
-    Pooled keys are not built yet: `index_kpool` is 1, and `index_kpool_compress`,
-    `tail_extra_slots` and `max_running_requests`, which only pooling needs, change nothing.
+    `index_kpool` is 1 here, and `index_kpool_compress`, `tail_extra_slots` and
+    `max_running_requests`, which only pooled keys need, change nothing: `dsa_leaf` takes the same
+    keywords and picks the class.
 
     :raises ValueError: for impossible geometry, before anything is allocated.
     """
@@ -69,8 +70,7 @@ class DSALeaf(MLALeaf):
     ) -> None:
         check_geometry(size=size, page_size=page_size, index_head_dim=index_head_dim)
         skipped = _skipped(skip_topk_layers, layer_num)
-        if index_kpool != 1:
-            raise ValueError(f"index_kpool={index_kpool}: must be 1, pooled keys are not built yet")
+        self._check_pooling(index_kpool, page_size)
         super().__init__(
             size,
             page_size,
@@ -86,10 +86,22 @@ class DSALeaf(MLALeaf):
             override_kv_cache_dim=kv_cache_dim,
         )
         self.pool_traits = dsa_traits(self._row)
-        self.index_head_dim, self.index_page_size = index_head_dim, page_size
+        self.index_head_dim, self.index_page_size = index_head_dim, page_size // index_kpool
         self.index_kpool, self.skip_topk_layers = index_kpool, skipped
         with kv_cache_region(enable_memory_saver):
             self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
+
+    @classmethod
+    def _check_pooling(cls, index_kpool: int, page_size: int) -> None:
+        if index_kpool != 1:
+            raise ValueError(
+                f"index_kpool={index_kpool}: a DSALeaf has an index key per token, pooled keys are "
+                "a PooledDSALeaf's; dsa_leaf takes the same keywords and picks the class"
+            )
+
+    def _index_slots(self, indices: Tensor) -> Tensor:
+        """The index slots that travel with the tokens at these locations; 0 for none."""
+        return indices
 
     def _index_pages(self, skip: bool) -> Tensor:
         pages = 0 if skip else self.size // self.page_size + 1
@@ -112,7 +124,7 @@ class DSALeaf(MLALeaf):
         :raises IndexError: on CPU, for a slot past the last; nothing is written.
         """
         pages = self._pages_with_keys(self._layers.local(layer_id), layer_id)
-        check_locations(loc, self.size + self.page_size)
+        check_locations(loc, (self.size + self.page_size) // self.index_kpool)
         n, fp8 = loc.shape[0], torch.float8_e4m3fn
         given = index_k.view(fp8) if index_k.dtype == torch.uint8 else index_k
         keys = _bytes_of(given, fp8, (n, self.index_head_dim), "index_k")
@@ -171,7 +183,8 @@ class DSALeaf(MLALeaf):
     ) -> HostRows:
         """The rows and index keys of the given locations on the host; bit-exact."""
         rows = super().get_cpu_copy(indices)
-        loaded = [load_index_keys(p, indices, self.index_head_dim) for p in self._indexed()]
+        slots = self._index_slots(indices)
+        loaded = [load_index_keys(p, slots, self.index_head_dim) for p in self._indexed()]
         index_keys = tuple((keys.to("cpu"), scales.to("cpu")) for keys, scales in loaded)
         return replace(rows, index_keys=index_keys)
 
@@ -192,7 +205,7 @@ class DSALeaf(MLALeaf):
         super().load_cpu_copy(kv_cache_cpu, indices)
         for pages, parts in zip(indexed, kv_cache_cpu.index_keys, strict=True):
             keys, scales = (part.to(self.device) for part in parts)
-            store_index_keys(pages, indices, keys, scales)
+            store_index_keys(pages, self._index_slots(indices), keys, scales)
 
     def get_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The index pages of every layer, by KV page; in bytes.
@@ -205,12 +218,16 @@ class DSALeaf(MLALeaf):
 
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
         """The rows of all layers, then the index pages of the layers that own some."""
-        owners = zip(self._layers.ids, self.skip_topk_layers, strict=True)
-        layer_ids = tuple(layer_id for layer_id, skip in owners if not skip)
+        layer_ids = self._keyed_layer_ids
         if not layer_ids:
             return self._row_regions()
         index = index_region(self._indexed(), layer_ids, self.index_page_size, self.index_head_dim)
         return (*self._row_regions(), index)
+
+    @property
+    def _keyed_layer_ids(self) -> tuple[int, ...]:
+        owners = zip(self._layers.ids, self.skip_topk_layers, strict=True)
+        return tuple(layer_id for layer_id, skip in owners if not skip)
 
     def get_kv_size_bytes(self) -> int:
         """Bytes of all rows and index pages, the reserved page included."""

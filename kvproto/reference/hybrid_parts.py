@@ -40,6 +40,7 @@ from .composite_pages import (
     row_infos,
 )
 from .composite_scales import ScaleDoors
+from .composite_tails import TailDoors
 from .composite_writes import WRITE_DOORS
 from .hybrid import HybridLinearPool
 from .sides import Side
@@ -165,10 +166,10 @@ class _HostCopies(HybridLinearPool):
 
 class _Regions(Regions, HybridLinearPool):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """The leaf's regions under global layer ids, then the state pool's if it declares them."""
+        """The leaf's regions under global layer ids, the state pool's if it has some, and tails."""
         state = self.mamba_pool
         told = state.buffer_regions() if supports(state, DeclaresRegions) else ()
-        return (*super().buffer_regions(), *told)
+        return tuple(sorted((*super().buffer_regions(), *told), key=lambda r: r.by_request))
 
 
 class _Resumes(Resumes, HybridLinearPool):
@@ -199,6 +200,7 @@ _PARTS = (
     LatentDoors,
     IndexDoors,
     ScaleDoors,
+    TailDoors,
     Sizes,
     _Regions,
     _Transfers,

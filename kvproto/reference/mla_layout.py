@@ -15,7 +15,7 @@ from kvproto.protocols.layout import AxisName, ElementType, FieldName
 from .elements import ELEMENT_OF, FP8_VARIANT_OF, check_element
 from .latent_format import PackedLatent, PlainLatent
 
-__all__ = ["dsa_traits", "index_region", "latent_region", "mla_traits"]
+__all__ = ["dsa_traits", "index_region", "latent_region", "mla_traits", "tail_region"]
 
 
 def mla_traits(row: PlainLatent | PackedLatent) -> PoolTraits:
@@ -63,6 +63,15 @@ def index_region(
         Field("scale", "float32", scales, offset=index_page_size * index_head_dim),
     )
     return _region(fields, pages, layer_ids, index_page_size)
+
+
+def tail_region(
+    name: FieldName, rings: Sequence[Tensor], layer_ids: tuple[int, ...]
+) -> BufferRegion:
+    """The region of rings `[request rows, ring, width]`: a page is the ring of one request."""
+    _, length, width = rings[0].shape
+    axes = row_major("bfloat16", ("token", length), ("dim", width))
+    return _region((Field(name, "bfloat16", axes),), rings, layer_ids, length)
 
 
 def _plain(row: PlainLatent, page_size: int) -> tuple[Field, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvproto.protocols import (
     HostCopyable,
+    KPoolTail,
     KVLeaf,
     Movable,
     PoolTraits,
@@ -37,6 +38,7 @@ from .composite_pages import (
     row_infos,
 )
 from .composite_scales import ScaleDoors
+from .composite_tails import TailDoors
 from .composite_writes import WRITE_DOORS
 from .sides import Side
 from .swa import FULL, SWAPool, swa_sides
@@ -153,7 +155,7 @@ class _HostCopies(SWAPool):
             full = leaf.get_cpu_copy(indices, req_pool_index=req_pool_index)
         peers = self._window_slots(indices)
         has_peer = peers > 0
-        if has_peer.any():
+        if has_peer.any() or supports(self.swa_kv_pool, KPoolTail):
             leaf = cast("HostCopyable", self.swa_kv_pool)
             window = leaf.get_cpu_copy(peers[has_peer], req_pool_index=req_pool_index)
         return WindowedCopy(full, window, has_peer.cpu())
@@ -211,6 +213,7 @@ _PARTS = (
     LatentDoors,
     IndexDoors,
     ScaleDoors,
+    TailDoors,
     Sizes,
     Regions,
     _Transfers,

@@ -189,7 +189,7 @@ def test_traits() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"index_kpool": 4}, "index_kpool=4: must be 1"),
+        ({"index_kpool": 4}, "index_kpool=4: a DSALeaf has an index key per token"),
         ({"index_head_dim": 0}, "index_head_dim=0: must be at least 1"),
         ({"skip_topk_layers": [True]}, "skip_topk_layers has 1 flags, must be one .* 2 layers"),
         ({"kv_cache_dim": 656}, "kv_cache_dim=656: .* in torch.bfloat16 have 576 elements"),

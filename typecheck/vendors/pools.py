@@ -8,6 +8,7 @@ from kvproto.protocols import (
     HostCopyable,
     IndexerCapable,
     KeyOnly,
+    KPoolTail,
     KVLeaf,
     LatentRows,
     LayerIdReporting,
@@ -23,6 +24,7 @@ from kvproto.protocols import (
     Transferable,
 )
 from kvproto.reference import (
+    CompressedDSALeaf,
     DSALeaf,
     FP4Leaf,
     KeyOnlyLeaf,
@@ -65,6 +67,11 @@ four_bit_workspace: type[FP4Workspace] = NVFP4Leaf
 four_bit_movable: type[Movable] = NVFP4Leaf
 four_bit_latent: type[LatentRows] = MLAFP4Leaf
 four_bit_latent_host_copyable: type[HostCopyable] = MLAFP4Leaf
+
+pooled_leaf: type[KVLeaf] = CompressedDSALeaf
+pooled_tails: type[KPoolTail] = CompressedDSALeaf
+pooled_rows: type[IndexerCapable] = CompressedDSALeaf
+pooled_host_copyable: type[HostCopyable] = CompressedDSALeaf
 
 sparse_leaf: type[KVLeaf] = SparseIndexLeaf
 sparse_rows: type[SparseIndexed] = SparseIndexLeaf

@@ -12,6 +12,7 @@ from kvproto.protocols import (
     DeclaresTraits,
     HybridPoolRequest,
     IndexerCapable,
+    KPoolTail,
     KVLeaf,
     MLALatent,
     SWAPoolRequest,
@@ -87,6 +88,7 @@ def capabilities(bench: CompositeBench) -> None:
         IndexerCapable: any(supports(leaf, IndexerCapable) for leaf in owning),
         MLALatent: all(supports(leaf, MLALatent) for leaf in owning),
         BlockScaled: all(supports(leaf, BlockScaled) for leaf in owning),
+        KPoolTail: any(supports(leaf, KPoolTail) for leaf in owning),
     }
     for capability, due in told.items():
         has = supports(bench.pool, capability)

@@ -27,13 +27,15 @@ def round_trip(bench: KVBench) -> None:
     copy = bench.pool.get_cpu_copy(torch.tensor([2, 1]), mamba_indices=None, req_pool_index=0)
     for layer_id, (k, v) in written.items():
         bench.write(torch.tensor([1, 2]), torch.zeros_like(k), torch.zeros_like(v), layer_id)
-    to = torch.tensor([3, 4])
+    # Where tokens share an index key, each keeps its place among them.
+    by = max(2, bench.index_kpool)
+    to = torch.tensor([2 + by, 1 + by])
     bench.pool.load_cpu_copy(copy, to, mamba_indices=None, req_pool_index=0)
     for layer_id, pair in written.items():
         for side, rows in zip(bench.sides, pair, strict=False):
             bench.expect_rows(
-                "load_cpu_copy(get_cpu_copy([2, 1]), [3, 4])",
+                f"load_cpu_copy(get_cpu_copy([2, 1]), [{2 + by}, {1 + by}])",
                 side,
-                {3: rows[1], 4: rows[0]},
+                {2 + by: rows[1], 1 + by: rows[0]},
                 layer_id,
             )

@@ -35,7 +35,8 @@ def layouts(bench: KVBench) -> None:
     for layout in get_args(HostLayout):
         _fill(bench)
         filled = {i: _shown(bench, i) for i in bench.layer_ids}
-        regions: tuple[BufferRegion, ...] = bench.pool.buffer_regions()
+        told: tuple[BufferRegion, ...] = bench.pool.buffer_regions()
+        regions = tuple(region for region in told if not region.by_request)
         host = _backed_up(regions, layout, saved)
         _erase(regions)
         for layer_id in bench.layer_ids:
@@ -105,8 +106,8 @@ def _expect_loaded(
     back: tuple[int, ...],
     layout: HostLayout,
 ) -> None:
-    size = bench.request.page_size
     for was, found in zip(filled, _shown(bench, layer_id), strict=True):
+        size = len(was) * bench.request.page_size // bench.slots
         expected = torch.zeros_like(was)
         for source, target in zip(saved, back, strict=True):
             expected[target * size : (target + 1) * size] = was[source * size : (source + 1) * size]

@@ -10,7 +10,7 @@ from torch import Tensor
 from kvproto.protocols import HostCopyable, IndexerCapable, KVPool, Movable
 
 from ..broken import LawBroken
-from ..latent_bench import LatentBench, has_index_keys, shares_a_choice
+from ..latent_bench import LatentBench, has_index_keys, has_own_index_keys, shares_a_choice
 from ..law import law
 from .leaf import INDEX_DTYPES, OWNED
 
@@ -26,11 +26,11 @@ _FAR_PAGE = 1_000_000
 )
 def layers(bench: LatentBench) -> None:
     """Every owned layer has a place of its own, with pages or none."""
-    pool, page = bench.pool, bench.request.page_size
+    pool, page = bench.pool, bench.index_page_size
     facts = (pool.index_head_dim, pool.index_page_size, pool.index_kpool)
     bench.expect(
         "index_head_dim, index_page_size, index_kpool",
-        expected=(bench.index_head_dim, page, 1),
+        expected=(bench.index_head_dim, page, bench.index_kpool),
         got=facts,
     )
     by_id = [pool.get_index_k_with_scale_buffer(i) for i in bench.layer_ids]
@@ -41,7 +41,7 @@ def layers(bench: LatentBench) -> None:
             expected="the tensors of index_k_with_scale_buffer in local order",
             got="others",
         )
-    pages = [0 if i in bench.shared_layers else bench.slots // page for i in bench.layer_ids]
+    pages = [0 if i in bench.shared_layers else bench.index_slots // page for i in bench.layer_ids]
     bench.expect("pages of each layer", expected=pages, got=[len(b) for b in in_order])
 
 
@@ -72,7 +72,7 @@ def layers_foreign(bench: LatentBench) -> None:
 )
 def write_read(bench: LatentBench) -> None:
     """A key and its scale are found at their slot, in their layer, and nothing else changes."""
-    slots = [bench.slots - 1, 1, bench.request.page_size]
+    slots = [bench.index_slots - 1, 1, bench.index_page_size]
     for layer_id in bench.index_layers:
         for dtype in INDEX_DTYPES:
             loc = torch.tensor(slots, dtype=dtype)
@@ -95,13 +95,13 @@ def write_read(bench: LatentBench) -> None:
 )
 def page_layout(bench: LatentBench) -> None:
     """The buffer's pages hold the keys of their tokens, then the scales, as kernels read them."""
-    page, width = bench.request.page_size, bench.index_head_dim
+    page, width = bench.index_page_size, bench.index_head_dim
     bench.fill_index()
-    keys, scales = bench.index_rows(bench.slots - 1, salt=bench.index_layers[0])
+    keys, scales = bench.index_rows(bench.index_slots - 1, salt=bench.index_layers[0])
     buffer = bench.pool.get_index_k_with_scale_buffer(bench.index_layers[0])
-    shape = (bench.slots // page, bench.index_page_bytes)
+    shape = (bench.index_slots // page, bench.index_page_bytes)
     bench.expect("get_index_k_with_scale_buffer: shape", expected=shape, got=tuple(buffer.shape))
-    expected = torch.zeros(bench.slots, width + 4, dtype=torch.uint8)
+    expected = torch.zeros(bench.index_slots, width + 4, dtype=torch.uint8)
     expected[1:, :width] = keys.view(torch.uint8)
     expected[1:, width:] = scales.unsqueeze(1).view(torch.uint8)
     by_page = expected.view(-1, page, width + 4)
@@ -156,7 +156,7 @@ def inputs(bench: LatentBench) -> None:
 def guards(bench: LatentBench) -> None:
     """Keys aimed at slot 0 or below are dropped with their scales, and never wrap to the end."""
     keys, scales = bench.index_rows(4)
-    for slots in ([0, 3, 0, 0], [-1, 3, -bench.slots, 0], [-212, 3, -64, -1]):
+    for slots in ([0, 3, 0, 0], [-1, 3, -bench.index_slots, 0], [-212, 3, -64, -1]):
         for dtype in INDEX_DTYPES:
             bench.write_index(torch.tensor(slots, dtype=dtype), keys, scales)
             call = f"set_index_k_scale_buffer(loc={slots} {dtype}, ...)"
@@ -174,7 +174,7 @@ def guards(bench: LatentBench) -> None:
 def refuses(bench: LatentBench) -> None:
     """Foreign layers, keys of another width and slots past the end raise; nothing changes."""
     keys, scales = bench.index_rows(2)
-    loc, past = torch.tensor([1, 2]), torch.tensor([1, bench.slots])
+    loc, past = torch.tensor([1, 2]), torch.tensor([1, bench.index_slots])
     write = bench.write_index
     for layer_id in bench.foreign_layer_ids:
         call = f"set_index_k_scale_buffer({layer_id}) on layers {list(bench.layer_ids)}"
@@ -187,7 +187,7 @@ def refuses(bench: LatentBench) -> None:
         RuntimeError,
     )
     bench.expect_raises(
-        f"set_index_k_scale_buffer(loc=[1, {bench.slots}]) on {bench.slots} slots",
+        f"set_index_k_scale_buffer(loc=[1, {bench.index_slots}]) on {bench.index_slots} slots",
         partial(write, past, keys, scales),
         IndexError,
         ValueError,
@@ -206,7 +206,7 @@ def refuses(bench: LatentBench) -> None:
 )
 def gather(bench: LatentBench) -> None:
     """A batch's keys and scales come request after request; the table's tails are not read."""
-    page, layer_id = bench.request.page_size, bench.index_layers[-1]
+    page, layer_id = bench.index_page_size, bench.index_layers[-1]
     bench.fill_index()
     keys, scales = bench.oracle.index(layer_id)
     lengths = [page + max(1, page // 2), 1, 2 * page]
@@ -236,7 +236,7 @@ def gather(bench: LatentBench) -> None:
     IndexerCapable,
     Movable,
     KVPool,
-    applies=has_index_keys,
+    applies=has_own_index_keys,
     needs=_LAYERS,
     hazardous=True,
     check="the buffer's first axis is pages: turn a slot into page and offset, read before writing",
@@ -291,7 +291,7 @@ def shared_layers(bench: LatentBench) -> None:
     IndexerCapable,
     HostCopyable,
     KVPool,
-    applies=has_index_keys,
+    applies=has_own_index_keys,
     needs=_LAYERS,
     check="a host copy holds keys and scales of every layer that has some; put all of them back",
 )

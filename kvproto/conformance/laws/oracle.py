@@ -115,7 +115,7 @@ def blocks(bench: BlockRows) -> None:
 )
 def index(bench: LatentBench) -> None:
     """An index key and a scale put at their declared addresses are gathered from their page."""
-    layer_id, page = bench.index_layers[-1], bench.request.page_size
+    layer_id, page = bench.index_layers[-1], bench.index_page_size
     region = _region(bench, "index_key", layer_id)
     for token in {0, page - 1}:
         for i in range(bench.index_head_dim):

@@ -44,13 +44,13 @@ def lists(bench: LatentBench) -> None:
 )
 def item_len(bench: LatentBench) -> None:
     """An item is one page of keys and scales, under the number of the KV page of its tokens."""
-    page = bench.request.page_size
+    page = bench.index_page_size
     pointers, lengths, items = bench.pool.get_state_buf_infos()
     wanted = bench.index_page_bytes
     for layer_id in bench.index_layers:
         at = layer_id - bench.request.start_layer
         got = (items[at], lengths[at])
-        pages = bench.slots // page
+        pages = bench.index_slots // page
         bench.expect(
             f"item and length of layer {layer_id}", expected=(wanted, wanted * pages), got=got
         )

@@ -12,6 +12,7 @@ from kvproto.protocols import (
     BufferRegion,
     DeclaresRegions,
     DeclaresTraits,
+    KPoolTail,
     KVLeaf,
     KVPool,
     LayerIdReporting,
@@ -195,9 +196,11 @@ def regions(bench: KVBench) -> None:
 
 
 def exported(pool: Transferable) -> list[tuple[int, int, int]]:
-    """Pointer, length and item length of all regions with bytes: of pages, scales and state."""
+    """Pointer, length and item length of all regions with bytes: pages, scales, state, tails."""
     state = pool.get_state_buf_infos() if isinstance(pool, StateTransferable) else ((), (), ())
-    return [*by_page(pool), *(entry for entry in zip(*state, strict=True) if entry[1])]
+    tails = pool.get_compress_tail_buf_infos() if isinstance(pool, KPoolTail) else ((), (), ())
+    further = (*zip(*state, strict=True), *zip(*tails, strict=True))
+    return [*by_page(pool), *(entry for entry in further if entry[1])]
 
 
 def by_page(pool: Transferable) -> list[tuple[int, int, int]]:

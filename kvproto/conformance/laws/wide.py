@@ -54,16 +54,16 @@ def wide_address(bench: KVBench) -> None:
 )
 def wide_index(bench: LatentBench) -> None:
     """Index keys past 2**31 bytes are stored and gathered in their place, for int32 pages too."""
-    wide = _wide(bench, bench.index_head_dim + 4)
+    wide = _wide(bench, max(1, (bench.index_head_dim + 4) // bench.index_kpool))
     if not isinstance(wide, LatentBench):
         return
-    page, layer_id = wide.request.page_size, wide.layer_ids[0]
-    last = wide.slots - 1
+    page, layer_id = wide.index_page_size, wide.layer_ids[0]
+    last = wide.index_slots - 1
     for salt, dtype in enumerate(INDEX_DTYPES):
         keys, scales = wide.index_rows(1, salt)
         wide.write_index(torch.tensor([last], dtype=dtype), keys, scales)
         key, scale = wide.oracle.index_at(layer_id, last)
-        call = f"set_index_k_scale_buffer(loc=[{last}] {dtype}) on {wide.slots} slots"
+        call = f"set_index_k_scale_buffer(loc=[{last}] {dtype}) on {wide.index_slots} slots"
         bench.expect_same(call, key.unsqueeze(0), keys.view(torch.uint8), "key")
         bench.expect(call, expected=float(scales[0]), got=scale)
         lens, pages = torch.tensor([page], dtype=dtype), torch.tensor([[last // page]], dtype=dtype)

@@ -59,7 +59,7 @@ def _mla(
     )
 
 
-def _dsa(pages: int, page_size: int, layers: int) -> DSALeafRequest:
+def _dsa(pages: int, page_size: int, layers: int, *, group: int = 1) -> DSALeafRequest:
     return DSALeafRequest(
         size=pages * page_size,
         page_size=page_size,
@@ -67,6 +67,9 @@ def _dsa(pages: int, page_size: int, layers: int) -> DSALeafRequest:
         kv_lora_rank=16,
         qk_rope_head_dim=8,
         index_head_dim=128,
+        index_kpool=group,
+        index_kpool_compress=group > 1,
+        max_running_requests=None if group == 1 else 3,
         layer_num=layers,
         device="cpu",
     )
@@ -148,6 +151,7 @@ COMPOSITE_SPECS: tuple[Spec, ...] = (
     _hybrid("page16-index-keys", _dsa(4, 16, 2), _state(0), 3, 7),
     _hybrid("page4-side-by-side", _mha(5, 4, 2), _state(6, 7), 6, 7),
     _hybrid("page64-index-keys", _dsa(2, 64, 2), _state(1), 0, 2),
+    _hybrid("page16-tails", _dsa(4, 16, 2, group=2), _state(0), 3, 7),
     _hybrid("page4-state-only", _mha(4, 4, 0), _state(4, 5)),
     Spec("state-two-layers", _state(0, 2)),
     Spec(

@@ -35,6 +35,8 @@ def _dsa(
     packed: bool = False,
     shared: tuple[bool, ...] = (),
     pages: int = 3,
+    group: int = 1,
+    tails: tuple[int, int] | None = None,
 ) -> Spec:
     rank, rope, index = widths
     request = DSALeafRequest(
@@ -46,6 +48,10 @@ def _dsa(
         qk_rope_head_dim=rope,
         index_head_dim=index,
         skip_topk_layers=shared,
+        index_kpool=group,
+        index_kpool_compress=tails is not None,
+        tail_extra_slots=0 if tails is None else tails[1],
+        max_running_requests=None if tails is None else tails[0],
         layer_num=len(layers),
         start_layer=layers.start,
         device="cpu",
@@ -68,6 +74,17 @@ LATENT_SPECS: tuple[Spec, ...] = (
     _dsa("bf16-page1", 1, range(1, 3), pages=9),
     _dsa("bf16-page16-all-shared", 16, range(2, 3), shared=(True,)),
     _dsa("bf16-page64-no-rope", 64, range(2), widths=(32, 0, 128)),
+    _dsa("pooled-page8", 8, range(2, 4), group=4, pages=4),
+    _dsa("pooled-page128-tails", 128, range(1, 3), widths=(16, 8, 128), group=2, tails=(3, 1)),
+    _dsa(
+        "pooled-page16-tails-shared",
+        16,
+        range(6, 9),
+        shared=(False, True, False),
+        group=4,
+        pages=4,
+        tails=(5, 3),
+    ),
     _dsa("no-layers", 64, range(4, 4)),
 )
 """fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice."""
