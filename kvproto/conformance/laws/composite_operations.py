@@ -27,7 +27,6 @@ _LEAVES_ONLY: tuple[type, ...] = (
     p.MHARows,
     p.LatentRows,
     p.KeyOnly,
-    p.KPoolTail,
     p.FP4Workspace,
     p.HostMirrorable,
     p.PageEnvelope,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kvproto.protocols import Declined, Layout, LeafRequest
+from kvproto.protocols import Declined, DSALeafRequest, Layout, LeafRequest
 
 from ..block_codec import is_block_scaled
 from ..check import check_pool
