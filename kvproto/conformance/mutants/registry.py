@@ -48,8 +48,11 @@ MUTANTS: list[Mutant] = []
 def from_keywords(cls: Any, request: Any) -> Any:
     """For pools, whose requests hold the keywords of their constructors.
 
-    Rows under block scales are those of other classes: see `blocks.py`.
+    Rows under block scales are those of other classes (see `blocks.py`), and so are index keys of
+    several tokens (see `kpool.py`).
     """
+    if isinstance(request, DSALeafRequest) and request.index_kpool > 1:
+        return Declined(f"{cls.__name__} has an index key per token")
     if is_block_scaled(request):
         return Declined(f"{cls.__name__} keeps no block scales")
     return cls(**request.keywords())
