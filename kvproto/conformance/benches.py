@@ -13,6 +13,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     SparseIndexLeafRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
@@ -34,6 +35,7 @@ from .pair_bench import PairBench
 from .ring_bench import RingAllocBench, RingBench
 from .row_access import RowAccess
 from .row_bench import RowsBench, SlotsBench
+from .sharded_bench import ShardedBench
 from .sparse_bench import SparseIndexBench
 from .state_bench import StateBench
 from .state_rows_bench import StateRowsBench
@@ -54,6 +56,7 @@ BENCHES: dict[type, type[Bench]] = {
     AllocatorRequest: AllocBench,
     SWAAllocatorRequest: PairBench,
     PureSWAAllocatorRequest: PureBench,
+    ShardedAllocatorRequest: ShardedBench,
     HiSparseAllocatorRequest: HiSparseBench,
     StateSlotsRequest: SlotsBench,
     RequestPoolRequest: RowsBench,

@@ -17,6 +17,8 @@ from kvproto.protocols import (
     PureSWAAllocatorRequest,
     RequestPool,
     RequestPoolRequest,
+    ShardedAllocator,
+    ShardedAllocatorRequest,
     SlotAllocator,
     StatePool,
     StatePoolRequest,
@@ -45,6 +47,7 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     StateSlotsRequest: ("an allocator of state slots", StateSlotAllocator),
     RequestPoolRequest: ("a request pool", RequestPool),
     SWARingAllocatorRequest: ("an allocator beside rings", SWAAllocator),
+    ShardedAllocatorRequest: ("an allocator of pages of ranks", ShardedAllocator),
     StateRequestPoolRequest: ("a request pool with state", StateRequestPool),
     StatePoolRequest: ("a state pool", StatePool),
 }

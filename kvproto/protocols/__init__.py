@@ -61,6 +61,7 @@ from .requests import (
 from .resumable import Resumable
 from .ring_requests import SWARingAllocatorRequest, SWARingPoolRequest
 from .sharded_allocator import ShardedAllocator
+from .sharded_requests import ShardedAllocatorRequest
 from .size_reporting import SizeReporting
 from .sparse_index import SparseIndexed
 from .state_pool import StatePool, StateSlotAllocator
@@ -185,6 +186,7 @@ __all__ = [
     "ScaleLayout",
     "ScaledWrite",
     "ShardedAllocator",
+    "ShardedAllocatorRequest",
     "SizeReporting",
     "SlotAllocator",
     "SparseIndexLeafRequest",

@@ -19,7 +19,8 @@ class ShardedAllocator(SlotAllocator, Protocol):
     """Does the allocator lend logical pages, each of which one rank of the group keeps?
 
     Logical page `p` is of class `p % shard_size`: the rank that owns it. A request's pages go
-    round the classes, so `available_size` is what the class with the fewest free pages allows.
+    round the classes, so `available_size` is what the class with the fewest free pages allows:
+    as many pages of each. Pages `0 .. shard_size - 1`, the first of each rank, are never lent.
     All ranks of the group make the same calls and get the same ids.
     """
 

@@ -12,6 +12,7 @@ from .hisparse import DeviceLocations
 from .hisparse_allocator import DeviceSubsetAllocator
 from .hybrid import HybridLinearPool
 from .hybrid_parts import hybrid_pool
+from .interleaved_allocator import InterleavedAllocator
 from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 from .mla import MLALeaf
@@ -42,6 +43,7 @@ __all__ = [
     "DeviceSubsetAllocator",
     "FP4Leaf",
     "HybridLinearPool",
+    "InterleavedAllocator",
     "KeyOnlyLeaf",
     "MHALeaf",
     "MLAFP4Leaf",

@@ -14,12 +14,14 @@ from kvproto.protocols import (
     HiSparseAllocatorRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     SlotAllocator,
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
 
 from .hisparse_allocator import DeviceSubsetAllocator
+from .interleaved_allocator import InterleavedAllocator
 from .paged_allocator import PageAllocator
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
@@ -41,6 +43,7 @@ AccountRequest: TypeAlias = (
     | SWAAllocatorRequest
     | PureSWAAllocatorRequest
     | HiSparseAllocatorRequest
+    | ShardedAllocatorRequest
     | StateSlotsRequest
     | RequestPoolRequest
 )
@@ -52,6 +55,7 @@ Account: TypeAlias = (
     | SWAPairAllocator
     | PureSWAAllocator
     | DeviceSubsetAllocator
+    | InterleavedAllocator
     | StateSlots
     | ReqToToken
 )
@@ -86,6 +90,16 @@ def build_reference_allocator(
             )
         case HiSparseAllocatorRequest():
             return _device_subset(request, part, kvcache)
+        case ShardedAllocatorRequest():
+            return InterleavedAllocator(
+                request.size_per_rank,
+                request.page_size,
+                request.shard_size,
+                torch.int64,
+                request.device,
+                kvcache,
+                request.need_sort,
+            )
         case StateSlotsRequest():
             return StateSlots(request.size, request.device)
         case RequestPoolRequest():

@@ -9,6 +9,7 @@ from kvproto.protocols import (
     HiSparseAllocatorRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     StateSlotsRequest,
@@ -37,6 +38,7 @@ def build_reference(request: Any, /) -> Any:
             AllocatorRequest()
             | SWAAllocatorRequest()
             | PureSWAAllocatorRequest()
+            | ShardedAllocatorRequest()
             | StateSlotsRequest()
             | RequestPoolRequest()
         ):

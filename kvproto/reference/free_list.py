@@ -111,6 +111,10 @@ class FreeList:
         self._count_returned()
         return torch.cat((self._ring.first(self._ring.count), *self._waiting))
 
+    def owns(self, pages: Tensor) -> Tensor:
+        """bool, shaped like `pages`: which of them are owned; fixed-shape."""
+        return self._state.index_select(0, pages.clamp(0, self.capacity + 1)) == _OWNED
+
     def _count_returned(self) -> None:
         if not self._returned:
             return
@@ -150,7 +154,7 @@ class FreeList:
         self._waiting, self._waiting_count = [], 0
 
     def _refuse_strangers(self, pages: Tensor) -> None:
-        owned = self._state.index_select(0, pages.clamp(0, self.capacity + 1)) == _OWNED
+        owned = self.owns(pages)
         if not bool(owned.all()):
             strangers = sorted({int(page) for page in pages[~owned]})
             raise ValueError(

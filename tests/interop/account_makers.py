@@ -10,6 +10,7 @@ import torch
 from sglang.srt.configs.mamba_utils import Mamba2CacheParams, Mamba2StateDType, Mamba2StateShape
 from sglang.srt.disaggregation.decode import HybridMambaDecodeReqToTokenPool
 from sglang.srt.mem_cache.allocator.hisparse import HiSparseTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.page_interleave import PageInterleavePoolAllocator
 from sglang.srt.mem_cache.allocator.swa import (
     PureSWATokenToKVPoolAllocator,
     SWATokenToKVPoolAllocator,
@@ -22,6 +23,7 @@ from sglang.srt.runtime_context import get_context
 from kvproto.protocols import HiSparseAllocatorRequest
 from kvproto.reference.build_allocator import build_reference_allocator
 from kvproto.reference.hisparse import DeviceLocations
+from kvproto.reference.interleaved_allocator import InterleavedAllocator
 from kvproto.reference.pure_swa_allocator import PureSWAAllocator
 from kvproto.reference.request_pool import ReqToToken
 from kvproto.reference.state import RecurrentStatePool
@@ -34,12 +36,14 @@ __all__ = [
     "LAYERS",
     "our_device",
     "our_pure",
+    "our_ranks",
     "our_rings",
     "our_rows",
     "our_states",
     "params",
     "real_device",
     "real_pure",
+    "real_ranks",
     "real_rings",
     "real_rows",
     "request",
@@ -105,6 +109,16 @@ def our_device(pages: int, page_size: int, need_sort: bool = False) -> Any:
         host_to_device_ratio=2,
     )
     return build_reference_allocator(request, DeviceLocations())
+
+
+def real_ranks() -> Any:
+    """sglang's pages of 3 ranks, 8 of 4 slots each."""
+    return PageInterleavePoolAllocator(32, 4, 3, torch.bfloat16, "cpu", None, False)
+
+
+def our_ranks() -> Any:
+    """Ours, for the same arguments."""
+    return InterleavedAllocator(32, 4, 3, torch.bfloat16, "cpu", None, False)
 
 
 def params() -> Any:

@@ -18,10 +18,12 @@ from kvproto.kernels.ring_slots import ring_slots
 from tests.interop.account_makers import (
     our_device,
     our_pure,
+    our_ranks,
     our_rings,
     our_rows,
     real_device,
     real_pure,
+    real_ranks,
     real_rings,
     real_rows,
     request,
@@ -42,6 +44,8 @@ def comparisons() -> dict[str, object]:
         found[f"device subset{note}"] = compare(_DeviceScript, sides, 300)
         sides = [make(need_sort) for make in (real_rings, our_rings)]
         found[f"beside rings{note}"] = compare(_RingScript, sides, 300)
+    # What waits to be sorted in is sorted in class by class here, all at once there.
+    found["pages of ranks"] = compare(_RankScript, [real_ranks(), our_ranks()], 300)
     for name, options in ROWS.items():
         sides = [make(**options) for make in (real_rows, our_rows)]
         found[f"rows with state{name}"] = compare(_RowScript, sides, 300)
@@ -225,6 +229,22 @@ class _RingScript(Script):
         given = self.allocator.rows.alloc([one])
         self.held += [] if given is None else [one]
         return given
+
+
+class _RankScript(Script):
+    """Chains of whole pages from any class on, and freed as sets: a group is one."""
+
+    def names(self) -> list[str]:
+        return ["alloc", "alloc", "alloc", *(["free"] if self.requests else [])]
+
+    def state(self) -> object:
+        return self.allocator.available_size(), self.allocator.class_free_page_counts()
+
+    def alloc(self) -> object:
+        start, pages = self.dice.randrange(-2, 5), self.dice.randrange(1, 6)
+        given = self.allocator.alloc_cyclic(start, pages * self.size)
+        self.requests += [] if given is None else [given.tolist()]
+        return None if given is None else given.tolist()
 
 
 class _RowScript:

@@ -17,7 +17,11 @@ BESIDE = {
     "extend", "decode", "tail", "row", "evict", "group", "free", "free_segment", "free_segments",
 }  # fmt: skip
 ROWS = {"alloc", "again", "fork", "finish", "donate", "evict"}
-SORTED = {"window layers alone": PURE, "device subset": DEVICE, "beside rings": BESIDE}
+SORTED = {
+    "window layers alone": PURE,
+    "device subset": DEVICE,
+    "beside rings": BESIDE,
+}
 ALL = (
     SORTED
     | {f"{name}, need_sort": calls for name, calls in SORTED.items()}
@@ -25,7 +29,7 @@ ALL = (
         f"rows with state{how}": ROWS
         for how in ("", ", snapshots", ", one snapshot", ", lazy snapshots")
     }
-    | {"rings": {"rows"}}
+    | {"rings": {"rows"}, "pages of ranks": {"alloc", "free"}}
 )
 
 

@@ -10,6 +10,7 @@ from kvproto.protocols import (
     HiSparseAllocator,
     HiSparseAllocatorRequest,
     PagedAllocator,
+    ShardedAllocatorRequest,
     SlotAllocator,
     StateRequestPool,
     SWAAllocator,
@@ -36,7 +37,7 @@ def _small(request: Any) -> bool:
 def _small_and_alone(request: Any) -> bool:
     """Pairs have models of their own."""
     return _small(request) and not isinstance(
-        request, (SWAAllocatorRequest, HiSparseAllocatorRequest)
+        request, (SWAAllocatorRequest, HiSparseAllocatorRequest, ShardedAllocatorRequest)
     )
 
 

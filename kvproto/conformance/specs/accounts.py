@@ -12,6 +12,7 @@ from kvproto.protocols import (
     HiSparseAllocatorRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     StateSlotsRequest,
@@ -97,6 +98,17 @@ def _beside_rings(name: str, pages: int, page_size: int, ring: int) -> Spec:
     )
 
 
+def _sharded(name: str, pages: int, page_size: int, ranks: int, *, need_sort: bool = False) -> Spec:
+    request = ShardedAllocatorRequest(
+        size_per_rank=pages * page_size,
+        page_size=page_size,
+        shard_size=ranks,
+        device="cpu",
+        need_sort=need_sort,
+    )
+    return Spec(f"interleaved-{name}", request)
+
+
 ACCOUNT_SPECS: tuple[Spec, ...] = (
     _slots("token", 9, 1),
     _slots("token", 9, 1, need_sort=True),
@@ -117,6 +129,9 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
     _device_subset("page64", 6, 64),
     _beside_rings("page1", 9, 1, 5),
     _beside_rings("page4", 8, 4, 6),
+    _sharded("page1", 6, 1, 2),
+    _sharded("page4-three-ranks", 5, 4, 3),
+    _sharded("page4-sorted", 6, 4, 2, need_sort=True),
     Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
     Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
     Spec(
