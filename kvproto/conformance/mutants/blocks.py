@@ -185,7 +185,7 @@ class ShowsScalesByToken(MXFP8Leaf):
         return k.flip(1).contiguous(), v
 
 
-@blocks("scales.waits", source="sgl-project/sglang#29283")
+@blocks("scales.waits")
 class ShowsScalesUnfenced(MXFP8Leaf):
     def get_kv_scale_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
         local = self._layers.local(layer_id)
