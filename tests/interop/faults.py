@@ -215,6 +215,16 @@ def a_narrow_row_is_spread_over_the_slot() -> object:
 
 
 @_fault
+def a_mask_writes_values_as_wide_as_keys() -> object:
+    """The masked writer takes the width of keys for both: values land in the next slot too."""
+    pool = _mha(head_dim=2, v_head_dim=1)
+    rows, mask = torch.full((2, 1, 2), 5.0, dtype=torch.bfloat16), torch.tensor([True, False])
+    loc, values = torch.tensor([1, 4]), rows[..., :1]  # not copied: what lies behind is 5, too
+    pool.set_kv_buffer(LAYER, loc, rows, values, dcp_kv_mask=mask)
+    return pool.get_value_buffer(0)[:4, 0, 0].tolist()
+
+
+@_fault
 def window_writes_divide_even_without_scales() -> object:
     """The window pair's default scale is 1.0, so an expanded input cannot be written."""
     row = torch.ones(1, 1, 1, dtype=torch.bfloat16).expand(2, 1, 1)

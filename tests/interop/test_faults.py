@@ -36,6 +36,7 @@ SEEN: dict[str, object] = {
     "only_its_own_write_location_is_unwrapped": "IndexError",
     "a_scale_by_position_is_a_layer_on_latent_pools": {"layer 0": 0.0, "layer 1": 1.0},
     "a_narrow_row_is_spread_over_the_slot": {"stored": [5.0, 5.0], "empty": [9, 1, 0]},
+    "a_mask_writes_values_as_wide_as_keys": [0.0, 5.0, 5.0, 0.0],
     "window_writes_divide_even_without_scales": "RuntimeError",
     "inherited_doors_reach_for_replaced_storage": {
         "set_mla_kv_buffer": "AttributeError",
@@ -56,6 +57,7 @@ KIT_SEES = [
     ("only_its_own_write_location_is_unwrapped", "leaf.write-location-object", ("mha",)),
     ("scales_divide_the_callers_tensors", "fp8.scales", ("mha",)),
     ("a_narrow_row_is_spread_over_the_slot", "leaf.row-width", ("mha",)),
+    ("a_mask_writes_values_as_wide_as_keys", "write.dcp-mask", ("mha",)),
     ("window_writes_divide_even_without_scales", "leaf.strided-input", ("swa",)),
     ("a_window_layer_needs_more_than_locations", "leaf.write-read", ("swa",)),
 ]

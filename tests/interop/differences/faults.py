@@ -117,6 +117,13 @@ FAULTS = (
         kvproto="ValueError",
     ),
     Difference(
+        family=ROWS,
+        operation="a_mask_writes_values_as_wide_as_keys",
+        clause="write.dcp-mask",
+        sglang="a narrower value takes the slot beside it along",
+        kvproto="values have their own width",
+    ),
+    Difference(
         family=PAIR,
         operation="window_writes_divide_even_without_scales",
         clause="leaf.strided-input",
