@@ -32,6 +32,7 @@ from . import (
     state_rows,
     states,
     window_pairs,
+    workspaces,
 )
 from .registry import MUTANTS, Killed, Mutant, run_mutants
 
@@ -69,4 +70,5 @@ __all__ = [
     "state_rows",
     "states",
     "window_pairs",
+    "workspaces",
 ]

@@ -22,8 +22,9 @@ from kvproto.reference.scale_layout import InterleavedScales
 from .composite_builders import composite
 from .registry import MUTANTS, Mutant
 
+__all__ = ["blocks"]
+
 T = TypeVar("T", bound=type)
-_Door = Callable[..., tuple[Tensor, Tensor]]
 
 _SCHEMES: dict[type, tuple[type, str]] = {
     MXFP8Leaf: (MHALeafRequest, "mxfp8"),
@@ -272,58 +273,6 @@ MUTANTS.append(Mutant("NamesBytes", "transfer.fingerprint", "", names_bytes))
 class DeclaresScalesOfTheOtherLayer(NVFP4Leaf):
     def _scale_regions(self) -> tuple[BufferRegion, ...]:
         return tuple(replace(r, bases=r.bases[::-1]) for r in super()._scale_regions())
-
-
-@blocks("workspace.raw")
-class ShowsTheFirstLayerRaw(NVFP4Leaf):
-    def get_raw_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return super().get_raw_kv_buffer(self.start_layer)
-
-
-@blocks("workspace.decode")
-class ReadsPastALength(NVFP4Leaf):
-    def get_flashinfer_decode_dequant_workspace_kv_buffer(
-        self, *arguments: Any, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        *batch, lens = arguments
-        door: Callable[..., tuple[Tensor, Tensor]] = (
-            super().get_flashinfer_decode_dequant_workspace_kv_buffer
-        )
-        return door(*batch, torch.full_like(lens, int(lens.max())), **named)
-
-
-@blocks("workspace.prefill")
-class StartsOnTheReservedPage(NVFP4Leaf):
-    def get_flashinfer_dequant_workspace_kv_buffer(
-        self, *arguments: Any, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        *batch, _ = arguments
-        door: Callable[..., tuple[Tensor, Tensor]] = (
-            super().get_flashinfer_dequant_workspace_kv_buffer
-        )
-        return door(*batch, 1, **named)
-
-
-@blocks("workspace.prefill")
-class CopiesNewRowsToARaggedBatch(NVFP4Leaf):
-    def get_flashinfer_dequant_workspace_kv_buffer(
-        self, *arguments: Any, use_ragged: bool, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        door: Callable[..., tuple[Tensor, Tensor]] = (
-            super().get_flashinfer_dequant_workspace_kv_buffer
-        )
-        return door(*arguments, use_ragged=False, **named)
-
-
-@blocks("workspace.prepared")
-class PreparesAgain(NVFP4Leaf):
-    def get_flashinfer_dequant_workspace_kv_buffer(
-        self, *arguments: Any, prepare_workspace: bool, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        door: Callable[..., tuple[Tensor, Tensor]] = (
-            super().get_flashinfer_dequant_workspace_kv_buffer
-        )
-        return door(*arguments, prepare_workspace=True, **named)
 
 
 @composite("composite.scales")
