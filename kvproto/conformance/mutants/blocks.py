@@ -67,7 +67,10 @@ class BiasesTheExponentBy128(MXFP8Leaf):
 @blocks("scales.bytes")
 class RoundsTiesUp(FP4Leaf):
     def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
-        return super()._encode(local, side, rows.float() * (1 + 2.0**-20), scale)
+        exact = rows.float()
+        largest = exact.abs().amax(-1, keepdim=True)
+        nudged = (exact * (1 + 2.0**-20)).clamp(-largest, largest)
+        return super()._encode(local, side, nudged, scale)
 
 
 @blocks("scales.bytes")
