@@ -23,7 +23,7 @@ from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
 
-__all__ = ["Oracle", "OracleSource", "gather_field", "oracle_for", "peek", "poke"]
+__all__ = ["Oracle", "OracleSource", "gather_field", "oracle_for", "peek", "poke", "regions_of"]
 
 OracleSource = Literal["declared regions", "row access", "read doors"]
 
@@ -175,5 +175,14 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 def oracle_for(pool: KVPool, door_form: DoorForms = no_form) -> Oracle:
     """The most independent oracle the pool allows by itself; `door_form` is how to read doors."""
-    regions = pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None
-    return Oracle(pool, regions, door_form)
+    return Oracle(pool, regions_of(pool), door_form)
+
+
+def regions_of(pool: object) -> tuple[BufferRegion, ...] | None:
+    """What a pool declares; None where it declares nothing, or raises instead."""
+    if not isinstance(pool, DeclaresRegions):
+        return None
+    try:
+        return pool.buffer_regions()
+    except Exception:  # the laws on regions ask again, and then it is their finding
+        return None

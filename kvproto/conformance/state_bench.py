@@ -9,11 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kvproto.protocols import BufferRegion, DeclaresRegions, StatePool, StatePoolRequest
+from kvproto.protocols import BufferRegion, StatePool, StatePoolRequest
 
 from .bench import Bench
 from .broken import LawBroken
-from .oracle import peek
+from .oracle import peek, regions_of
 
 __all__ = ["StateBench", "named_tensors"]
 
@@ -29,9 +29,7 @@ class StateBench(Bench):
 
     def __init__(self, request: StatePoolRequest, pool: Any, seed: int = 0) -> None:
         super().__init__(request, pool, seed)
-        self._regions: tuple[BufferRegion, ...] | None = (
-            pool.buffer_regions() if isinstance(pool, DeclaresRegions) else None
-        )
+        self._regions: tuple[BufferRegion, ...] | None = regions_of(pool)
 
     @classmethod
     def suits(cls, pool: object) -> bool:

@@ -152,3 +152,21 @@ def test_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", f"{HERE}:build", *narrowed, *eyes]) == 0
     assert main(["check", f"{HERE}:build", *narrowed, "--row-access", f"{HERE}:build"]) == 2
     assert "it has no peek and no poke" in capsys.readouterr().err
+
+
+class RegionsRaise(MHALeaf):
+    def buffer_regions(self) -> Any:
+        raise RuntimeError("no address yet")
+
+
+def build_raising(request: Any) -> Any:
+    if isinstance(request, MHALeafRequest) and request.layout == "nhd":
+        return RegionsRaise(**request.keywords())
+    return Declined("one kind")
+
+
+def test_regions_that_raise_are_a_finding() -> None:
+    laws = ["leaf.write-read", "transfer.regions"]
+    report = check_pool(build_raising, laws=laws, specs=SPECS[:1])
+    assert [r.status for r in report.results] == ["passed-by-fallback", "failed"]
+    assert "no address yet" in report.failures[0].detail
