@@ -84,7 +84,8 @@ def index_geometry(fields: Fields) -> IndexGeometry | None:
     if not fields.has("kv_lora_rank"):
         return IndexGeometry(scheme="rows", head_dim=width)
     pool = fields.integer("index_kpool") or 1
-    return IndexGeometry(scheme="latent", head_dim=width, kpool=pool)
+    weighed = fields.flag("index_kpool_compress")
+    return IndexGeometry(scheme="latent", head_dim=width, kpool=pool, weighed=weighed)
 
 
 def _beside_heads(sparse: Fields) -> IndexGeometry:

@@ -52,12 +52,14 @@ IndexKind = Literal["latent", "rows", "pooled_rows"]
 class IndexGeometry:
     """A key per token (per `kpool` tokens, where that is above 1) by which tokens are chosen.
 
-    The layers of `value_layer_ids` keep an index value beside the key.
+    Such a shared key is the mean of theirs, or `weighed` by scores, which takes a ring of raw
+    keys and scores per request. The layers of `value_layer_ids` keep an index value beside the key.
     """
 
     scheme: IndexKind
     head_dim: int
     kpool: int = 1
+    weighed: bool = False
     value_layer_ids: tuple[int, ...] = ()
 
 

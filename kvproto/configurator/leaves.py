@@ -135,7 +135,35 @@ class _Maker:
             qk_rope_head_dim=geometry.qk_rope_head_dim,
             index_head_dim=index.head_dim,
             skip_topk_layers=shared if any(shared) else (),
+            **self._pooling(index),
         )
+
+    def _pooling(self, index: IndexGeometry) -> dict[str, Any]:
+        """Tokens of an index key, and the rings of requests where keys are weighed."""
+        page = self.options.page_size
+        if page % index.kpool:
+            raise PlanError(
+                "page_size",
+                page,
+                f"{index.kpool} tokens share an index key, which must not cross a page",
+                f"give a multiple of {index.kpool}",
+            )
+        if not index.weighed or index.kpool == 1:
+            return {"index_kpool": index.kpool}
+        if self.options.max_running_requests is None:
+            raise PlanError(
+                "max_running_requests",
+                None,
+                "each request has a ring of raw index keys, whose bytes come before any token's",
+                "state a number",
+            )
+        speculative = self.options.speculative
+        return {
+            "index_kpool": index.kpool,
+            "index_kpool_compress": True,
+            "tail_extra_slots": 0 if speculative is None else speculative.draft_tokens,
+            "max_running_requests": self.options.max_running_requests + self.options.pre_alloc_size,
+        }
 
     def _packs(self, geometry: LatentGeometry) -> bool:
         """Whether rows carry their own scales: e4m3fn, for kernels that do not read raw rows."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Part", "Share"]
+from kvproto.protocols import (
+    HybridPoolRequest,
+    LeafRequest,
+    PoolRequest,
+    StatePoolRequest,
+    SWAPoolRequest,
+    bytes_of_pool,
+    bytes_of_state,
+    bytes_per_state_slot,
+)
+
+__all__ = ["Part", "Share", "shares_of"]
 
 Part = Literal["full", "window", "draft", "state", "draft_scratch", "unused"]
 """Rows of full layers, of windowed ones, of the draft; state of requests; scratch of verification;
@@ -18,3 +29,37 @@ class Share:
 
     part: Part
     bytes: int
+
+
+def shares_of(
+    pool: PoolRequest | None,
+    state: StatePoolRequest | None,
+    draft: LeafRequest | None,
+    cache_bytes: int,
+) -> tuple[Share, ...]:
+    """The parts that have bytes, as the requests ask for them, and what is left of the budget."""
+    full, window = _rows(pool)
+    slots = 0 if state is None else (state.size + 1) * bytes_per_state_slot(state)
+    scratch = 0 if state is None else bytes_of_state(state) - slots
+    parts: dict[Part, int] = {
+        "full": full,
+        "window": window,
+        "draft": 0 if draft is None else bytes_of_pool(draft),
+        "state": slots,
+        "draft_scratch": scratch,
+    }
+    used = tuple(Share(part=part, bytes=amount) for part, amount in parts.items() if amount)
+    left = cache_bytes - sum(parts.values())
+    return (*used, Share(part="unused", bytes=left))
+
+
+def _rows(pool: PoolRequest | None) -> tuple[int, int]:
+    match pool:
+        case None:
+            return 0, 0
+        case SWAPoolRequest(full=full, window=window):
+            return bytes_of_pool(full), bytes_of_pool(window)
+        case HybridPoolRequest(full=full):
+            return bytes_of_pool(full), 0
+        case leaf:
+            return bytes_of_pool(leaf), 0

@@ -7,9 +7,11 @@ from fractions import Fraction
 from math import ceil
 
 from kvproto.protocols import (
+    DSALeafRequest,
     LeafRequest,
     PlatformCapabilities,
     StatePoolRequest,
+    bytes_of_pool,
     bytes_per_state_slot,
     bytes_per_token,
 )
@@ -19,7 +21,7 @@ from .budget import MemoryBudget
 from .concurrency import concurrency
 from .drafts import draft_leaf
 from .leaves import LeafRequests, leaf_requests
-from .ledger import Share
+from .ledger import shares_of
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
@@ -99,6 +101,7 @@ class _Stage:
             draft=_cost(draft),
             page_size=options.page_size,
             draft_scale=parallel.dcp_size,
+            fixed=_rings(leaves.full) + _rings(draft),
         )
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
@@ -121,6 +124,14 @@ class _Stage:
 
 def _cost(request: LeafRequest | None) -> int:
     return 0 if request is None else bytes_per_token(request)
+
+
+def _rings(request: LeafRequest | None) -> int:
+    """Bytes that a leaf has for requests, however many tokens there are."""
+    if not isinstance(request, DSALeafRequest) or not request.has_tails:
+        return 0
+    without = replace(request, index_kpool_compress=False)
+    return bytes_of_pool(request) - bytes_of_pool(without)
 
 
 def _common_state(
@@ -207,20 +218,21 @@ def _planned(
     if stage.draft is not None:
         scale = parallel.dcp_size
         draft = sized(stage.draft, tokens.capacity * scale, options.page_size * scale)
+    pool = pool_request(stage.stage, leaves, planned_state, tokens, options)
     return PoolPlan(
         model_type=shape.model_type,
         layers=(stage.stage.layers.start, stage.stage.layers.stop),
         cache_bytes=budget.cache_bytes,
         bytes_per_token=_bytes_per_token(stage.costs, options),
         tokens=tokens,
-        pool=pool_request(stage.stage, leaves, planned_state, tokens, options),
+        pool=pool,
         state=planned_state,
         draft=draft,
         allocator=allocator_request(tokens, options, parallel),
         state_slots=None,
         request_pool=request_pool_request(running, options, _context(shape, options)),
         concurrency=running,
-        shares=_shares(stage, tokens, state, budget.cache_bytes),
+        shares=shares_of(pool, planned_state, draft, budget.cache_bytes),
     )
 
 
@@ -248,22 +260,3 @@ def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:
         return costs.window + draft
     ratio = Fraction(str(options.swa_full_tokens_ratio))
     return ceil(costs.full + draft + ratio * costs.window)
-
-
-def _shares(
-    stage: _Stage, tokens: Tokens, state: StateSizes | None, cache_bytes: int
-) -> tuple[Share, ...]:
-    costs, page = stage.costs, stage.costs.page_size
-    rows = (tokens.capacity + page) * costs.draft_scale
-    slots = 0 if state is None else (state.slots + 1) * stage.slot_bytes
-    scratch = 0 if state is None else state.bytes_of(stage.slot_bytes) - slots
-    parts = [
-        Share(part="full", bytes=(tokens.full + page) * costs.full),
-        Share(part="window", bytes=(tokens.window + page) * costs.window),
-        Share(part="draft", bytes=rows * costs.draft),
-        Share(part="state", bytes=slots),
-        Share(part="draft_scratch", bytes=scratch),
-    ]
-    used = [share for share in parts if share.bytes]
-    left = cache_bytes - sum(share.bytes for share in used)
-    return (*used, Share(part="unused", bytes=left))

@@ -15,7 +15,8 @@ class TokenCosts:
     """Bytes that one token slot takes in each pool; 0 where a stage has no such pool.
 
     `draft` is charged for every location there is, `draft_scale` of them to a full token.
-    `page_size` tokens of every pool are reserved on top of those handed out.
+    `page_size` tokens of every pool are reserved on top of those handed out. `fixed` bytes are
+    there whatever the tokens.
     """
 
     full: int
@@ -23,21 +24,13 @@ class TokenCosts:
     draft: int
     page_size: int
     draft_scale: int = 1
+    fixed: int = 0
 
     @property
     def reserved(self) -> int:
-        """Bytes of the pages that nobody is given."""
-        return self.page_size * (self.full + self.window + self.draft * self.draft_scale)
-
-    def bytes_of(self, full_tokens: int, window_tokens: int) -> int:
-        """Bytes allocated for these many usable tokens, reserved pages included."""
-        located = full_tokens if self.full or not self.window else window_tokens
-        return (
-            self.reserved
-            + full_tokens * self.full
-            + window_tokens * self.window
-            + located * self.draft_scale * self.draft
-        )
+        """Bytes that no token is given: those of the reserved pages, and the fixed ones."""
+        pages = self.page_size * (self.full + self.window + self.draft * self.draft_scale)
+        return pages + self.fixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from .composite_requests import (
 from .compressed import CompressStates, DSV4Compressed
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
+from .head_requests import MHALeafRequest, SparseIndexLeafRequest
 from .hisparse import HiSparse
 from .hisparse_allocator import HiSparseAllocator
 from .host_copy import HostCopyable
@@ -30,6 +31,7 @@ from .hybrid import HybridComposite
 from .indexer import IndexerCapable
 from .key_only import KeyOnly
 from .kpool_tail import KPoolTail
+from .latent_requests import DSALeafRequest, MLALeafRequest
 from .layer import AttentionLayer, LayerTransferCounter, WriteLocation
 from .layer_sharded import LayerOwner, LayerSharded
 from .layout import ELEMENT_BYTES, Axis, AxisName, ElementType, Field, FieldName, Tile, row_major
@@ -48,16 +50,7 @@ from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer
 from .request_bytes import bytes_of_pool, bytes_of_state, bytes_per_state_slot, bytes_per_token
 from .request_pool import RequestPool
 from .request_ring import RequestRingSWA
-from .requests import (
-    AllocatorKind,
-    AllocatorRequest,
-    Declined,
-    DSALeafRequest,
-    LeafRequest,
-    MHALeafRequest,
-    MLALeafRequest,
-    SparseIndexLeafRequest,
-)
+from .requests import AllocatorKind, AllocatorRequest, Declined, LeafRequest
 from .resumable import Resumable
 from .ring_requests import SWARingAllocatorRequest, SWARingPoolRequest
 from .sharded_allocator import ShardedAllocator

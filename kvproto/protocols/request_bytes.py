@@ -7,7 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, assert_never
 
 from .composite_requests import HybridPoolRequest, SWAPoolRequest
-from .requests import DSALeafRequest, MHALeafRequest, MLALeafRequest, SparseIndexLeafRequest
+from .head_requests import MHALeafRequest, SparseIndexLeafRequest
+from .latent_requests import DSALeafRequest, MLALeafRequest
 
 if TYPE_CHECKING:
     from .composite_requests import PoolRequest, StatePoolRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvproto.protocols.requests import check_sparse_layers
+from kvproto.protocols.head_requests import check_sparse_layers
 
 __all__ = ["SparseLayers"]
 

@@ -1,0 +1,139 @@
+"""Leaves of latent rows, with index keys and without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .row_request import RowsRequest, at_least
+
+if TYPE_CHECKING:
+    from .traits import Layout
+
+__all__ = ["DSALeafRequest", "MLALeafRequest"]
+
+_SCALED_TOGETHER = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLALeafRequest(RowsRequest):
+    """A leaf with one latent row per token, `kv_lora_rank + qk_rope_head_dim` wide, latent first.
+
+    The same rows on every tensor-parallel rank. `qk_rope_head_dim` 0 stands for a model without
+    rotated dimensions.
+
+    :raises ValueError: as `MHALeafRequest`.
+    """
+
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    layout: Layout = "latent_rows"
+
+    def __post_init__(self) -> None:
+        self._check("kv_lora_rank")
+        at_least(self, "qk_rope_head_dim", 0)
+        self._check_blocks("kv_lora_rank", "qk_rope_head_dim")
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        return self._keywords("layout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DSALeafRequest(RowsRequest):
+    """A leaf of latent rows, with a quantised index key and its scale for each token.
+
+    `quant_scheme` is that of the rows: `none`, or `dsa_fp8_packed` for e4m3fn latents with a
+    float32 scale per 128 and bf16 rope. Index keys are e4m3fn either way. `skip_topk_layers` has
+    one flag per layer, True for a layer that reuses the choice of an earlier one and needs no
+    index keys; empty means that every layer has its own. `index_kpool` tokens share an index key;
+    where they are several and `index_kpool_compress` asks for weighed ones, there are rings of raw
+    keys and scores, `index_kpool + tail_extra_slots` tokens long, for each of
+    `max_running_requests` and for padding.
+
+    :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
+        of another dtype or a rank that is not whole blocks, and for groups that do not divide a
+        page or have no requests to hold rings for.
+    """
+
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    index_head_dim: int
+    skip_topk_layers: tuple[bool, ...] = ()
+    index_kpool: int = 1
+    index_kpool_compress: bool = False
+    tail_extra_slots: int = 0
+    max_running_requests: int | None = None
+    layout: Layout = "latent_rows"
+
+    def __post_init__(self) -> None:
+        self._check("kv_lora_rank", "index_head_dim")
+        at_least(self, "qk_rope_head_dim", 0)
+        self._check_blocks("kv_lora_rank", "qk_rope_head_dim")
+        if self.skip_topk_layers and len(self.skip_topk_layers) != self.layer_num:
+            raise ValueError(
+                f"DSALeafRequest.skip_topk_layers has {len(self.skip_topk_layers)} flags: must be "
+                f"one for each of {self.layer_num} layers, or none at all"
+            )
+        if self.quant_scheme == "dsa_fp8_packed":
+            self._check_packed()
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        at_least(self, "index_kpool", 1)
+        at_least(self, "tail_extra_slots", 0)
+        if self.page_size % self.index_kpool:
+            raise ValueError(
+                f"DSALeafRequest.index_kpool={self.index_kpool}: must divide page_size="
+                f"{self.page_size}"
+            )
+        if self.has_tails:
+            at_least(self, "max_running_requests", 1)
+            if self.index_head_dim & (self.index_head_dim - 1):
+                raise ValueError(
+                    f"DSALeafRequest.index_head_dim={self.index_head_dim}: weighed keys are "
+                    "rotated, which needs a power of two"
+                )
+
+    @property
+    def has_tails(self) -> bool:
+        """Are there rings for the tokens of a request that have no index key yet?"""
+        return self.index_kpool > 1 and self.index_kpool_compress
+
+    @property
+    def index_page_size(self) -> int:
+        """Index keys of a page."""
+        return self.page_size // self.index_kpool
+
+    @property
+    def tail_rows(self) -> int:
+        """Request rows of a ring buffer, the padding row included; 0 without rings."""
+        return (self.max_running_requests or 0) + 1 if self.has_tails else 0
+
+    @property
+    def tail_length(self) -> int:
+        """Tokens that a ring holds."""
+        return self.index_kpool + self.tail_extra_slots
+
+    def _check_packed(self) -> None:
+        if str(self.dtype) != "torch.float8_e4m3fn":
+            raise ValueError(f"DSALeafRequest.dtype={self.dtype}: packed latents are float8_e4m3fn")
+        if self.kv_lora_rank % _SCALED_TOGETHER:
+            raise ValueError(
+                f"DSALeafRequest.kv_lora_rank={self.kv_lora_rank}: packed rows hold whole blocks "
+                f"of {_SCALED_TOGETHER}"
+            )
+
+    @property
+    def kv_cache_dim(self) -> int:
+        """Elements of a stored row: both parts, or the bytes of the packed row."""
+        if self.quant_scheme == "dsa_fp8_packed":
+            scales = self.kv_lora_rank // _SCALED_TOGETHER
+            return self.kv_lora_rank + 4 * scales + 2 * self.qk_rope_head_dim
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments for a constructor of the field's own shape."""
+        flags = list(self.skip_topk_layers) or None
+        own = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
+        return self._keywords("layout", "skip_topk_layers") | own
