@@ -22,6 +22,7 @@ from kvproto.protocols import (
     SWAPoolRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
+    VirtualIdsRequest,
 )
 
 from .account_bench import AllocBench
@@ -39,6 +40,7 @@ from .sharded_bench import ShardedBench
 from .sparse_bench import SparseIndexBench
 from .state_bench import StateBench
 from .state_rows_bench import StateRowsBench
+from .virtual_bench import VirtualBench
 from .window_bench import PureBench
 
 __all__ = ["BENCHES", "bench_for"]
@@ -56,6 +58,7 @@ BENCHES: dict[type, type[Bench]] = {
     AllocatorRequest: AllocBench,
     SWAAllocatorRequest: PairBench,
     PureSWAAllocatorRequest: PureBench,
+    VirtualIdsRequest: VirtualBench,
     ShardedAllocatorRequest: ShardedBench,
     HiSparseAllocatorRequest: HiSparseBench,
     StateSlotsRequest: SlotsBench,

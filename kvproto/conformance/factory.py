@@ -29,6 +29,8 @@ from kvproto.protocols import (
     SWAAllocator,
     SWAAllocatorRequest,
     SWARingAllocatorRequest,
+    VirtualIdAllocator,
+    VirtualIdsRequest,
 )
 from kvproto.protocols._members import members_of
 
@@ -48,6 +50,7 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     RequestPoolRequest: ("a request pool", RequestPool),
     SWARingAllocatorRequest: ("an allocator beside rings", SWAAllocator),
     ShardedAllocatorRequest: ("an allocator of pages of ranks", ShardedAllocator),
+    VirtualIdsRequest: ("an allocator of virtual ids", VirtualIdAllocator),
     StateRequestPoolRequest: ("a request pool with state", StateRequestPool),
     StatePoolRequest: ("a state pool", StatePool),
 }

@@ -85,6 +85,7 @@ from .traits import (
 )
 from .transferable import LayerIdReporting, Transferable
 from .virtual_ids import VirtualIdAllocator
+from .virtual_requests import VirtualIdsRequest
 from .write_options import DCPMaskedWrite, LayerOverrideWrite, PrefixValidCommit, ScaledWrite
 
 __all__ = [
@@ -199,6 +200,7 @@ __all__ = [
     "TransferLayout",
     "Transferable",
     "VirtualIdAllocator",
+    "VirtualIdsRequest",
     "WriteLocation",
     "adopt",
     "buf_infos",

@@ -34,6 +34,7 @@ from .swa_parts import swa_pool
 from .swa_ring import SWARingPool, swa_ring_pool
 from .swa_ring_allocator import SWARingAllocator
 from .token_allocator import TokenAllocator
+from .virtual_ids import VirtualIds
 
 __all__ = [
     "CORE",
@@ -65,6 +66,7 @@ __all__ = [
     "StateReqToToken",
     "StateSlots",
     "TokenAllocator",
+    "VirtualIds",
     "build_reference_leaf",
     "build_reference_pool",
     "dsa_leaf",

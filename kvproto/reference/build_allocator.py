@@ -18,6 +18,7 @@ from kvproto.protocols import (
     SlotAllocator,
     StateSlotsRequest,
     SWAAllocatorRequest,
+    VirtualIdsRequest,
 )
 
 from .hisparse_allocator import DeviceSubsetAllocator
@@ -28,6 +29,7 @@ from .request_pool import ReqToToken
 from .state_slot_allocator import StateSlots
 from .swa_allocator import SWAPairAllocator
 from .token_allocator import TokenAllocator
+from .virtual_ids import VirtualIds
 
 __all__ = [
     "Account",
@@ -36,6 +38,7 @@ __all__ = [
     "build_reference_allocator",
     "build_rows",
     "build_single",
+    "ids_of",
 ]
 
 AccountRequest: TypeAlias = (
@@ -44,6 +47,7 @@ AccountRequest: TypeAlias = (
     | PureSWAAllocatorRequest
     | HiSparseAllocatorRequest
     | ShardedAllocatorRequest
+    | VirtualIdsRequest
     | StateSlotsRequest
     | RequestPoolRequest
 )
@@ -56,6 +60,7 @@ Account: TypeAlias = (
     | PureSWAAllocator
     | DeviceSubsetAllocator
     | InterleavedAllocator
+    | VirtualIds
     | StateSlots
     | ReqToToken
 )
@@ -99,6 +104,13 @@ def build_reference_allocator(
                 request.device,
                 kvcache,
                 request.need_sort,
+            )
+        case VirtualIdsRequest():
+            return VirtualIds(
+                virtual_allocator=ids_of(request),
+                physical_pages=request.size // request.page_size,
+                unified_buffer=None,
+                kvcache=kvcache,
             )
         case StateSlotsRequest():
             return StateSlots(request.size, request.device)
@@ -151,6 +163,19 @@ def _side(
         page_size=request.page_size,
         device=request.device,
         need_sort=request.need_sort,
+    )
+
+
+def ids_of(request: VirtualIdsRequest, /) -> TokenAllocator | PageAllocator:
+    """Who lends virtual ids: nobody minds in what order."""
+    return build_single(
+        AllocatorRequest(
+            kind="token" if request.page_size == 1 else "paged",
+            size=request.size,
+            page_size=request.page_size,
+            device=request.device,
+            need_sort=False,
+        )
     )
 
 

@@ -16,6 +16,7 @@ from kvproto.protocols import (
     SWAAllocatorRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
+    VirtualIdsRequest,
 )
 
 from .build_allocator import build_reference_allocator
@@ -39,6 +40,7 @@ def build_reference(request: Any, /) -> Any:
             | SWAAllocatorRequest()
             | PureSWAAllocatorRequest()
             | ShardedAllocatorRequest()
+            | VirtualIdsRequest()
             | StateSlotsRequest()
             | RequestPoolRequest()
         ):

@@ -31,6 +31,7 @@ from . import (
     sparse,
     state_rows,
     states,
+    virtual,
     window_pairs,
     workspaces,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "sparse",
     "state_rows",
     "states",
+    "virtual",
     "window_pairs",
     "workspaces",
 ]

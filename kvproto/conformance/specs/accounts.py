@@ -18,6 +18,7 @@ from kvproto.protocols import (
     StateSlotsRequest,
     SWAAllocatorRequest,
     SWARingAllocatorRequest,
+    VirtualIdsRequest,
 )
 
 from .spec import Spec
@@ -132,6 +133,8 @@ ACCOUNT_SPECS: tuple[Spec, ...] = (
     _sharded("page1", 6, 1, 2),
     _sharded("page4-three-ranks", 5, 4, 3),
     _sharded("page4-sorted", 6, 4, 2, need_sort=True),
+    Spec("virtual-page1", VirtualIdsRequest(size=9, page_size=1, device="cpu")),
+    Spec("virtual-page4", VirtualIdsRequest(size=36, page_size=4, device="cpu")),
     Spec("state-slots", StateSlotsRequest(size=6, device="cpu")),
     Spec("rows", RequestPoolRequest(size=4, max_context_len=8, device="cpu")),
     Spec(
