@@ -140,11 +140,9 @@ class Sizes(CompositePool):
     def get_kv_size_bytes(self) -> tuple[int, int] | int:
         """Bytes of both sides; a leaf of one row for both counts as keys beside one of two."""
         sizes = [leaf.get_kv_size_bytes() for leaf in self._reporting]
-        whole = [size for size in sizes if isinstance(size, int)]
-        if len(whole) == len(sizes):
-            return sum(whole)
-        pairs = [size for size in sizes if not isinstance(size, int)]
-        return sum(k for k, _ in pairs) + sum(whole), sum(v for _, v in pairs)
+        pairs = [size for size in sizes if isinstance(size, tuple)]
+        whole = sum(int(size) for size in sizes if not isinstance(size, tuple))
+        return (sum(k for k, _ in pairs) + whole, sum(v for _, v in pairs)) if pairs else whole
 
 
 class Regions(CompositePool):

@@ -1,4 +1,4 @@
-"""One run of the probe serves all interop tests; where it cannot run, they say so."""
+"""One run of the probe and one of the laws serve all tests; where they cannot run, they say so."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from typing import Any
 import pytest
 
 from tests.interop import make_venv, report
+from tests.interop.verdicts import Verdicts
 
 
 @pytest.fixture(scope="session")
 def answers() -> dict[str, Any]:
     """What sglang's real pools answer, asked in one process of `.interop-venv`."""
+    return report.run_probe(_python())
+
+
+@pytest.fixture(scope="session")
+def sample() -> Verdicts:
+    """What the kit finds in them, in the geometries of the sample."""
+    return report.run_laws(_python(), "--sample")
+
+
+def _python() -> str:
     python = make_venv.usable_python()
     if python is None:
         why = make_venv.cannot_run() or make_venv.not_built()
         pytest.skip(f"sglang interop did not run: {why}")
-    return report.run_probe(python)
+    return python

@@ -1,10 +1,9 @@
 # pyright: basic, reportMissingImports=false
-"""Factories for the kit: each builds one of sglang's real pools for a request.
+"""Factories for the kit: each builds one of sglang's real leaves for a request.
 
-    kvproto check tests.interop.factories:mha      (with the interpreter of .interop-venv)
+    kvproto check tests.interop.factories:mha --isolate every    (python of .interop-venv)
 
-Slots are moved by sglang's own torch path: its tiled kernel writes below the buffer when a
-target is -1 (see `faults.py`), which would end the process that runs the laws.
+Without `--isolate` the interpreted kernels, which write where they are told, end the process.
 """
 
 from __future__ import annotations
@@ -12,26 +11,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sglang.srt.environ import envs
 from sglang.srt.mem_cache.memory_pool import (
+    DSATokenToKVPool,
     MHATokenToKVPool,
+    MiniMaxSparseKVPool,
     MLATokenToKVPool,
 )
-from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
 from kvproto.protocols import (
-    AllocatorRequest,
     Declined,
-    LeafRequest,
+    DSALeafRequest,
     MHALeafRequest,
     MLALeafRequest,
-    SWAAllocatorRequest,
-    SWAPoolRequest,
+    SparseIndexLeafRequest,
 )
-from tests.interop import single_rank  # noqa: F401
-from tests.interop.allocators import real_pair, real_single
+from tests.interop import saver, single_rank  # noqa: F401
 
-__all__ = ["mha", "mla", "slots", "swa"]
+__all__ = ["dsa", "leaf", "mha", "mla", "sparse"]
 
 
 def _import_the_engine() -> None:
@@ -53,16 +49,15 @@ def _import_the_engine() -> None:
 _import_the_engine()
 
 
-def mha(request: LeafRequest) -> MHATokenToKVPool | Declined:
-    """sglang's plain pool of key and value rows."""
+def mha(request: Any) -> MHATokenToKVPool | Declined:
+    """sglang's plain pool of key and value rows, which may move them."""
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            with envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True):
-                return MHATokenToKVPool(**request.keywords())
+            return MHATokenToKVPool(**request.keywords(), enable_kv_cache_copy=True)
     return Declined("MHATokenToKVPool holds K and V rows in NHD layout")
 
 
-def mla(request: LeafRequest) -> MLATokenToKVPool | Declined:
+def mla(request: Any) -> MLATokenToKVPool | Declined:
     """sglang's plain pool of latent rows."""
     match request:
         case MLALeafRequest(layout="latent_rows", quant_scheme="none" | "fp8_scaled"):
@@ -70,46 +65,35 @@ def mla(request: LeafRequest) -> MLATokenToKVPool | Declined:
     return Declined("MLATokenToKVPool holds latent rows")
 
 
-def swa(request: Any) -> SWAKVPool | Declined:
-    """sglang's window pair, with the leaves that the request names."""
+def dsa(request: Any) -> DSATokenToKVPool | Declined:
+    """sglang's pool of latent rows and index keys."""
     match request:
-        case SWAPoolRequest(
-            full=MHALeafRequest(quant_scheme="none" | "fp8_scaled") as full,
-            window=MHALeafRequest(quant_scheme="none" | "fp8_scaled") as window,
-        ):
-            return _window_pair(request, full, window)
-    return Declined("SWAKVPool is a window pair, tried over plain pools of K and V rows")
+        case DSALeafRequest(page_size=64, index_head_dim=128):
+            return DSATokenToKVPool(**request.keywords())
+    return Declined("DSATokenToKVPool has pages of 64 and index keys of 128")
 
 
-def _window_pair(
-    request: SWAPoolRequest, full: MHALeafRequest, window: MHALeafRequest
-) -> SWAKVPool:
-    heads = {
-        "head_num": full.head_num,
-        "head_dim": full.head_dim,
-        "v_head_dim": full.value_head_dim,
-        "swa_head_num": window.head_num,
-        "swa_head_dim": window.head_dim,
-        "swa_v_head_dim": window.value_head_dim,
-    }
-    with envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True):
-        return SWAKVPool(
-            size=full.size,
-            size_swa=window.size,
-            page_size=full.page_size,
-            dtype=full.dtype,
-            device="cpu",
-            full_attention_layer_ids=list(request.full_attention_layer_ids),
-            swa_attention_layer_ids=list(request.swa_attention_layer_ids),
-            **heads,
-        )
-
-
-def slots(request: Any) -> Any:
-    """sglang's allocators of one space and of a pair."""
+def sparse(request: Any) -> MiniMaxSparseKVPool | Declined:
+    """sglang's pool of K and V rows with index rows beside them."""
     match request:
-        case AllocatorRequest():
-            return real_single(request.size, request.page_size, request.need_sort)
-        case SWAAllocatorRequest():
-            return real_pair(request.size, request.size_swa, request.page_size, request.need_sort)
-    return Declined("token, paged and paired allocators")
+        case SparseIndexLeafRequest(layout="nhd"):
+            return MiniMaxSparseKVPool(**_with_lists(request.keywords()))
+    return Declined("MiniMaxSparseKVPool holds K and V rows, and index rows of sparse layers")
+
+
+def _with_lists(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in keywords.items()}
+
+
+def leaf(request: Any) -> Any:
+    """The leaf that a composite of sglang's would build."""
+    match request:
+        case MHALeafRequest():
+            return mha(request)
+        case MLALeafRequest():
+            return mla(request)
+        case DSALeafRequest():
+            return dsa(request)
+        case SparseIndexLeafRequest():
+            return sparse(request)
+    return Declined("no leaf")

@@ -7,5 +7,6 @@ interop-venv: setup
 	@$(BIN)/python tests/interop/make_venv.py
 
 # After a change that was meant: write down anew what the real pools answer, then review the diff.
+# Every law on every pool: this takes minutes. `make test` asks a sample of it again.
 interop-results: interop-venv
 	@$(BIN)/python -m tests.interop.report

@@ -29,7 +29,6 @@ from tests.interop import (
     composites,
     faults,
     latent,
-    laws,
     pools,
 )
 
@@ -53,7 +52,6 @@ def main() -> None:
         "late": _section(late_attribute),
         "advertised": _section(advertised.refusals),
         "faults": _section(faults.reproduce),
-        "laws": _section(laws.verdicts),
         "allocators": _section(allocators.comparisons),
         "allocator breaks": _section(allocator_faults.breaks),
         "request pools": _section(allocator_faults.requests),

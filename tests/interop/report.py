@@ -1,4 +1,4 @@
-"""Runs the probe in `.interop-venv` and writes its answers as the reviewed files of `results/`.
+"""Asks sglang's real pools in `.interop-venv`, and writes the reviewed files of `results/`.
 
 python -m tests.interop.report        write the files anew, after a change that was meant
 """
@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop import make_venv
+from tests.interop.verdicts import Verdicts, grouped
 
-__all__ = ["RESULTS", "ProbeFailed", "rendered", "run_probe"]
+__all__ = ["RESULTS", "ProbeFailed", "rendered", "run_laws", "run_probe"]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
     "PYTHONPATH": f"{HERE / 'site'}{os.pathsep}{ROOT}",
     "PYTHONWARNINGS": "ignore",
     "TORCHDYNAMO_DISABLE": "1",
@@ -34,24 +36,37 @@ class ProbeFailed(Exception):
 
 
 def run_probe(python: str) -> dict[str, Any]:
-    """Everything the real pools answer.
+    """Everything the real pools answer, but for the laws.
 
     :raises ProbeFailed: with the end of what the process said.
     """
+    return _answers(python, "tests.interop.probe", seconds=300)
+
+
+def run_laws(python: str, *arguments: str) -> Verdicts:
+    """The kit's verdicts: `--sample`, or all of them, which takes minutes.
+
+    :raises ProbeFailed: as above.
+    """
+    return _answers(python, "tests.interop.laws", *arguments, seconds=3600)
+
+
+def _answers(python: str, module: str, *arguments: str, seconds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SGLANG_", "KVPROTO_"))}
         done = subprocess.run(
-            [python, "-m", "tests.interop.probe"],
+            [python, "-m", module, *arguments],
             env=clean | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch},
             cwd=scratch,
             capture_output=True,
             text=True,
-            timeout=300,
+            errors="replace",
+            timeout=seconds,
             check=False,
         )
     if done.returncode != 0 or not done.stdout.strip():
         end = "\n".join(done.stderr.splitlines()[-30:])
-        raise ProbeFailed(f"the probe ended with status {done.returncode}:\n{end}")
+        raise ProbeFailed(f"{module} ended with status {done.returncode}:\n{end}")
     answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
 
@@ -72,12 +87,12 @@ def rendered(answers: dict[str, Any]) -> dict[str, str]:
     files = {
         "capabilities.json": _capabilities(section(answers, "capabilities")),
         "advertised.json": section(answers, "advertised"),
-        "laws.json": {pool: _laws(laws) for pool, laws in section(answers, "laws").items()},
     }
-    return {
-        name: json.dumps({"sglang": answers["versions"]["sglang"]} | content, indent=1) + "\n"
-        for name, content in files.items()
-    }
+    return {name: _text(answers, content) for name, content in files.items()}
+
+
+def _text(answers: dict[str, Any], content: dict[str, Any]) -> str:
+    return json.dumps({"sglang": answers["versions"]["sglang"]} | content, indent=1) + "\n"
 
 
 def _capabilities(found: dict[str, Any]) -> dict[str, Any]:
@@ -93,23 +108,13 @@ def _capabilities(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _laws(laws: dict[str, dict[str, dict[str, str]]]) -> dict[str, str]:
-    return {law: _one_line(by_status) for law, by_status in sorted(laws.items())}
-
-
-def _one_line(by_status: dict[str, dict[str, str]]) -> str:
-    """How often each came out, and the first thing found where it was not "passed"."""
-    total = sum(len(specs) for specs in by_status.values())
-    counts = ", ".join(f"{len(specs)} {status}" for status, specs in sorted(by_status.items()))
-    found = [why for _, specs in sorted(by_status.items()) for why in specs.values() if why]
-    return f"of {total}: {counts}" + (f"; {found[0]}" if found else "")
-
-
 def main() -> None:
     python = make_venv.usable_python()
     if python is None:
         raise SystemExit(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
-    for name, text in rendered(run_probe(python)).items():
+    answers = run_probe(python)
+    files = rendered(answers) | {"laws.json": _text(answers, grouped(run_laws(python)))}
+    for name, text in files.items():
         (RESULTS / name).write_text(text)
         print(f"wrote tests/interop/results/{name}")
 
