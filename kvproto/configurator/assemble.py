@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar, cast
 
 from kvproto.protocols import (
     AllocatorRequest,
@@ -11,8 +11,10 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     PoolRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
+    StateRequestPoolRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
 )
@@ -22,7 +24,7 @@ from .elements import planned_dtype
 from .leaves import LeafRequests
 from .options import ServingOptions
 from .parallel import ParallelLayout
-from .pool_plan import PlannedAllocator
+from .pool_plan import PlannedAllocator, PlannedTable
 from .stage import Stage
 from .token_budget import Tokens
 
@@ -94,6 +96,10 @@ def allocator_request(
             device=options.device,
             need_sort=need_sort,
         )
+    if tokens.window and options.page_size == 1:
+        return PureSWAAllocatorRequest(
+            size_swa=tokens.window, device=options.device, need_sort=need_sort
+        )
     scale = parallel.dcp_size
     page_size = options.page_size * scale
     return AllocatorRequest(
@@ -106,13 +112,33 @@ def allocator_request(
 
 
 def request_pool_request(
-    running: Concurrency, options: ServingOptions, context_len: int
-) -> RequestPoolRequest:
-    """A row for each running request, and on an instance that decodes, those to come."""
+    running: Concurrency,
+    options: ServingOptions,
+    context_len: int,
+    state: StatePoolRequest | None,
+    start_layer: int,
+) -> PlannedTable:
+    """A row for each running request, and on an instance that decodes, those to come.
+
+    Where layers recur, each row has a slot of the state, and slots for snapshots of it where
+    prefixes are kept.
+    """
     drafted = 0 if options.speculative is None else options.speculative.draft_tokens
-    return RequestPoolRequest(
+    rows = RequestPoolRequest(
         size=running.max_running_requests,
         max_context_len=context_len + _SLACK_OF_A_ROW + drafted,
         device=options.device,
         pre_alloc_size=options.pre_alloc_size if options.role == "decode" else 0,
+        enable_memory_saver=options.enable_memory_saver,
+    )
+    if state is None:
+        return rows
+    positions: Literal[1, 2] = 2 if options.overlap_schedule else 1
+    initial = {"none": 0, "eager": positions, "lazy": 1}[options.state.tracking]
+    return StateRequestPoolRequest(
+        rows=rows,
+        state=state,
+        mamba_ping_pong_track_buffer_size=positions,
+        mamba_initial_tracking_slots=cast("Literal[0, 1, 2]", initial),
+        start_layer=start_layer,
     )

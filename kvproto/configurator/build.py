@@ -56,7 +56,7 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
         state=state,
         draft=draft,
         allocator=_built(allocator, platform),
-        request_pool=core.request_pool(realised(plan.request_pool, doors.device)),
+        request_pool=core.request_pool(realised(plan.request_pool, doors.device), state),
         notes=tuple(doors.notes),
     )
 

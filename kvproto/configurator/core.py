@@ -13,14 +13,13 @@ from kvproto.protocols import (
     LeafRequest,
     PoolRequest,
     RequestPool,
-    RequestPoolRequest,
     SlotAllocator,
     StatePool,
     StatePoolRequest,
 )
 
 if TYPE_CHECKING:
-    from .pool_plan import PlannedAllocator
+    from .pool_plan import PlannedAllocator, PlannedTable
 
 __all__ = ["BuildAllocator", "BuildLeaf", "Core"]
 
@@ -52,8 +51,8 @@ class Core(Protocol):
         """The allocator; each space of slots in it comes from `build_allocator`."""
         ...
 
-    def request_pool(self, request: RequestPoolRequest, /) -> RequestPool:
-        """The table of token slots per request."""
+    def request_pool(self, request: PlannedTable, state: StatePool | None, /) -> RequestPool:
+        """The table of token slots per request; its rows have slots of `state`, if there is one."""
         ...
 
     def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:

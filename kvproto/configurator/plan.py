@@ -229,8 +229,9 @@ def _planned(
         state=planned_state,
         draft=draft,
         allocator=allocator_request(tokens, options, parallel),
-        state_slots=None,
-        request_pool=request_pool_request(running, options, _context(shape, options)),
+        request_pool=request_pool_request(
+            running, options, _context(shape, options), planned_state, stage.stage.layers.start
+        ),
         concurrency=running,
         shares=shares_of(pool, planned_state, draft, budget.cache_bytes),
     )

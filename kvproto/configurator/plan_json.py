@@ -13,10 +13,11 @@ from kvproto.protocols import (
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     SparseIndexLeafRequest,
     StatePoolRequest,
-    StateSlotsRequest,
+    StateRequestPoolRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
 )
@@ -42,13 +43,14 @@ _KINDS: dict[str, type] = {
         MHALeafRequest,
         MLALeafRequest,
         PoolPlan,
+        PureSWAAllocatorRequest,
         RequestPoolRequest,
         SWAAllocatorRequest,
         SWAPoolRequest,
         Share,
         SparseIndexLeafRequest,
         StatePoolRequest,
-        StateSlotsRequest,
+        StateRequestPoolRequest,
         Tokens,
     )
 }

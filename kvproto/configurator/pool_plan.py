@@ -9,9 +9,10 @@ from kvproto.protocols import (
     AllocatorRequest,
     LeafRequest,
     PoolRequest,
+    PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
-    StateSlotsRequest,
+    StateRequestPoolRequest,
     SWAAllocatorRequest,
 )
 
@@ -19,9 +20,13 @@ from .concurrency import Concurrency
 from .ledger import Share
 from .token_budget import Tokens
 
-__all__ = ["PlannedAllocator", "PoolPlan"]
+__all__ = ["PlannedAllocator", "PlannedTable", "PoolPlan"]
 
-PlannedAllocator: TypeAlias = AllocatorRequest | SWAAllocatorRequest
+PlannedAllocator: TypeAlias = AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest
+"""One space of slots, a full space with a window space beside it, or a window space alone."""
+
+PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
+"""Rows of token slots, with a slot of state to each where layers recur."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,10 @@ class PoolPlan:
     """What one pipeline stage of a model builds on one device; pure data.
 
     `layers` are the stage's global ids, from the first to one past the last. `pool` is None for
-    a stage whose layers keep nothing. `state` is the recurrent state, also where it is a part
-    of `pool`. `draft` is the leaf of the layers that predict ahead: it spans every location, as
-    the allocator numbers them, and needs no allocator of its own. `shares` add up to
+    a stage whose layers keep nothing. `state` is the recurrent state, which the rows of
+    `request_pool` have slots of, and which is a part of `pool` unless that is a window pair.
+    `draft` is the leaf of the layers that predict ahead: it spans every location, as the
+    allocator numbers them, and needs no allocator of its own. `shares` add up to
     `cache_bytes`. `bytes_per_token` counts a full token with the window and draft tokens
     that go with it, rounded up.
     """
@@ -45,8 +51,7 @@ class PoolPlan:
     state: StatePoolRequest | None
     draft: LeafRequest | None
     allocator: PlannedAllocator
-    state_slots: StateSlotsRequest | None
-    request_pool: RequestPoolRequest
+    request_pool: PlannedTable
     concurrency: Concurrency
     shares: tuple[Share, ...]
 

@@ -10,16 +10,19 @@ from kvproto.protocols import (
     KVPool,
     PoolRequest,
     RequestPoolRequest,
+    StatePool,
     StatePoolRequest,
+    StateRequestPoolRequest,
 )
 
 from .build_allocator import BuildAllocator, build_reference_allocator
 from .build_composite import BuildLeaf, build_reference_pool
+from .build_rows import rows_with_state
 from .request_pool import ReqToToken
 from .state import RecurrentStatePool
 
 if TYPE_CHECKING:
-    from kvproto.protocols import SWAAllocatorRequest
+    from kvproto.protocols import PureSWAAllocatorRequest, SWAAllocatorRequest
 
 __all__ = ["CORE", "ReferenceCore"]
 
@@ -37,7 +40,7 @@ class ReferenceCore:
 
     def allocator(
         self,
-        request: AllocatorRequest | SWAAllocatorRequest,
+        request: AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest,
         kvcache: object,
         build_allocator: BuildAllocator,
         /,
@@ -47,12 +50,21 @@ class ReferenceCore:
             return build_allocator(request)
         return build_reference_allocator(request, kvcache, build_allocator)
 
-    def request_pool(self, request: RequestPoolRequest, /) -> ReqToToken:
-        """A table on the request's device."""
-        made = build_reference_allocator(request)
-        if not isinstance(made, ReqToToken):
-            raise TypeError(f"{request!r} asks for a table and got {type(made).__name__}")
-        return made
+    def request_pool(
+        self, request: RequestPoolRequest | StateRequestPoolRequest, state: StatePool | None, /
+    ) -> ReqToToken:
+        """A table on the request's device, with slots of the given state where it asks for some."""
+        if isinstance(request, StateRequestPoolRequest):
+            if state is None:
+                raise ValueError("a table of rows with state needs the state pool they are of")
+            return rows_with_state(request, state)
+        return ReqToToken(
+            request.size,
+            request.max_context_len,
+            request.device,
+            enable_memory_saver=request.enable_memory_saver,
+            pre_alloc_size=request.pre_alloc_size,
+        )
 
     def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:
         """An allocator in plain torch, for whatever device has torch."""

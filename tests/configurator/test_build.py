@@ -21,6 +21,7 @@ from kvproto.protocols import (
     MLALatent,
     PlatformCapabilities,
     SlotAllocator,
+    StateRequestPool,
     SWAComposite,
     bytes_of_pool,
     supports,
@@ -73,6 +74,9 @@ def test_pools_work_at_once(name: str) -> None:
     assert (made.views.indexer is not None) == (name == "deepseek_v32")
     assert (made.views.latent is not None) == (name == "deepseek_v32")
     assert (made.state is not None) == (name in ("qwen3_next", "falcon_h1"))
+    if made.state is not None:
+        assert isinstance(made.request_pool, StateRequestPool)
+        assert made.request_pool.mamba_pool is made.state
     assert made.views.transfer is not None
 
 

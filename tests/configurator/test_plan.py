@@ -28,7 +28,9 @@ from kvproto.protocols import (
     DSALeafRequest,
     HybridPoolRequest,
     MHALeafRequest,
+    PureSWAAllocatorRequest,
     SparseIndexLeafRequest,
+    StateRequestPoolRequest,
     SWAPoolRequest,
     bytes_of_pool,
     bytes_of_state,
@@ -142,6 +144,7 @@ def test_a_model_of_windows_alone_has_one_pool() -> None:
     made = planned("mistral", page_size=16)
     assert (made.tokens.full, made.tokens.window) == (0, made.tokens.capacity)
     assert made.tokens.window == (40 * GIB - 16 * 131072) // 131072 // 16 * 16
+    assert isinstance(planned("mistral").allocator, PureSWAAllocatorRequest)
 
 
 def test_state_and_rows_share_by_the_ratio() -> None:
@@ -154,6 +157,12 @@ def test_state_and_rows_share_by_the_ratio() -> None:
     assert state.size == int((40 * GIB * 0.9 / 1.9 - slot) // slot)
     assert made.concurrency.limit == "state_slots"
     assert made.concurrency.max_running_requests == state.size // 3
+    assert isinstance(made.request_pool, StateRequestPoolRequest)
+    assert made.request_pool.rows.size == state.size // 3
+    tracked = planned("qwen3_next", page_size=64, state=StateOptions(tracking="eager"))
+    assert isinstance(tracked.request_pool, StateRequestPoolRequest)
+    assert tracked.request_pool.mamba_initial_tracking_slots == 2
+    assert tracked.concurrency.max_running_requests == state.size // 5
 
 
 def test_drafts_share_the_memory_and_have_scratch() -> None:
