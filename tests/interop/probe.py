@@ -30,6 +30,7 @@ from tests.interop import (
     faults,
     latent,
     pools,
+    layouts,
 )
 
 PROTOCOLS = {
@@ -58,6 +59,7 @@ def main() -> None:
         "accounts": _section(accounts.comparisons),
         "account breaks": _section(account_faults.breaks),
         "latent": _section(latent.observed),
+        "layouts": _section(layouts.observed),
         "commits": _section(commits.observed),
         "block scales": _section(block_scaled.observed),
         "composites": _section(composites.observed),

@@ -49,7 +49,15 @@ LAYOUT_SPECS: tuple[Spec, ...] = (
     _rows("paged_nhd", "fp8-e5m2-page16", 16, range(1, 3), dtype=torch.float8_e5m2),
     _rows("paged_nhd", "no-layers", 16, range(4, 4)),
     _rows("vectorized_5d", "bf16-page16-stage", 16, range(8, 10), heads=3, widths=(16, 32)),
-    _rows("vectorized_5d", "fp16-page128", 128, range(1, 2), dtype=torch.float16, pages=2),
+    _rows(
+        "vectorized_5d",
+        "fp16-page128",
+        128,
+        range(1, 2),
+        widths=(16, 16),
+        dtype=torch.float16,
+        pages=2,
+    ),
     _rows(
         "vectorized_5d",
         "fp8-e4m3fnuz-page64",

@@ -13,12 +13,14 @@ from .composites import COMPOSITES
 from .difference import Difference, Shown
 from .faults import FAULTS
 from .latent import LATENT
+from .layouts import LAYOUTS
 
 __all__ = ["DIFFERENCES", "Difference", "Shown"]
 
 DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "faults": FAULTS,
     "latent": LATENT,
+    "layouts": LAYOUTS,
     "commits": COMMITS,
     "block scales": BLOCK_SCALES,
     "composites": COMPOSITES,
