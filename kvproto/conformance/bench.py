@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
+
+from kvproto.protocols import supports
 
 from .broken import LawBroken
 from .row_access import RowAccess
@@ -40,6 +42,10 @@ class Bench:
 
     def look_through(self, row_access: RowAccess) -> None:
         """For benches that read rows: what the vendor offers to read them with."""
+
+    def offers(self, capabilities: Sequence[type], law_id: str) -> bool:
+        """Has the subject what a law about these capabilities looks at?"""
+        return all(supports(self.pool, capability) for capability in capabilities)
 
     def prepare(self) -> None:
         """What the pool's surroundings do to it before it is used; once, before the law."""

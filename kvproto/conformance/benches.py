@@ -9,8 +9,10 @@ from kvproto.protocols import (
     DSALeafRequest,
     HiSparseAllocatorRequest,
     HybridPoolRequest,
+    KeyOnlyLeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    NoOpLeafRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     ShardedAllocatorRequest,
@@ -26,6 +28,7 @@ from kvproto.protocols import (
 )
 
 from .account_bench import AllocBench
+from .bare_bench import KeyOnlyBench, NoOpBench
 from .bench import Bench
 from .block_bench import block_bench
 from .composite_bench import HybridBench, SWABench
@@ -50,6 +53,8 @@ BENCHES: dict[type, type[Bench]] = {
     MLALeafRequest: LatentBench,
     DSALeafRequest: LatentBench,
     SparseIndexLeafRequest: SparseIndexBench,
+    KeyOnlyLeafRequest: KeyOnlyBench,
+    NoOpLeafRequest: NoOpBench,
     SWAPoolRequest: SWABench,
     HybridPoolRequest: HybridBench,
     SWARingPoolRequest: RingBench,

@@ -13,7 +13,11 @@ from kvproto.protocols import (
     Declined,
     HiSparseAllocator,
     HiSparseAllocatorRequest,
+    KeyOnly,
+    KeyOnlyLeafRequest,
     KVPool,
+    MHARows,
+    NoOpLeafRequest,
     PureSWAAllocatorRequest,
     RequestPool,
     RequestPoolRequest,
@@ -53,6 +57,8 @@ _ASKED_FOR: dict[type, tuple[str, type]] = {
     VirtualIdsRequest: ("an allocator of virtual ids", VirtualIdAllocator),
     StateRequestPoolRequest: ("a request pool with state", StateRequestPool),
     StatePoolRequest: ("a state pool", StatePool),
+    KeyOnlyLeafRequest: ("a pool of keys", KeyOnly),
+    NoOpLeafRequest: ("a pool that keeps nothing", MHARows),
 }
 """What a request is for, and the protocol whose methods are its doors; all others are for pools."""
 

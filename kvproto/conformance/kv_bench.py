@@ -106,6 +106,16 @@ class KVBench(Bench):
         return ("key", "value") if has_heads(self.request) else ("key",)
 
     @property
+    def read_doors(self) -> tuple[str, ...]:
+        """The names of the pool's read doors."""
+        return "get_key_buffer", "get_value_buffer", "get_kv_buffer"
+
+    def door_pair(self, layer_id: int) -> tuple[Tensor, Tensor]:
+        """What one call shows of both sides."""
+        key, value = self.pool.get_kv_buffer(layer_id)
+        return key, value
+
+    @property
     def packed(self) -> bool:
         """Whether a row is bytes of several element types: latents, their scales, rope."""
         return self.request.quant_scheme == "dsa_fp8_packed"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kvproto._bad_input import BadInput
-from kvproto.protocols import Declined, supports
+from kvproto.protocols import Declined
 
 from .bench import Bench
 from .benches import bench_for
@@ -102,11 +102,7 @@ def _binds(law: Law, built: Built, bench: Bench) -> bool:
         return False
     if not isinstance(bench, law.bench):
         return False
-    return (
-        law.applies(bench.request)
-        and law.when(bench)
-        and all(supports(built.subject, capability) for capability in law.capabilities)
-    )
+    return law.applies(bench.request) and law.when(bench) and bench.offers(law.capabilities, law.id)
 
 
 def _judged_together(built: Built, laws: Iterable[Law], how: How) -> dict[str, _Verdict]:

@@ -10,6 +10,7 @@ from .allocator_requests import (
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
+from .bare_requests import KeyOnlyLeafRequest, NoOpLeafRequest
 from .block_scaled import BlockScaled
 from .composite import Composite
 from .composite_requests import (
@@ -133,6 +134,7 @@ __all__ = [
     "KVLeaf",
     "KVPool",
     "KeyOnly",
+    "KeyOnlyLeafRequest",
     "Kind",
     "LatentRows",
     "LayerIdReporting",
@@ -147,6 +149,7 @@ __all__ = [
     "MLALatent",
     "MLALeafRequest",
     "Movable",
+    "NoOpLeafRequest",
     "PageEnvelope",
     "PageEnvelopeView",
     "PagePlacement",

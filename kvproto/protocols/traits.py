@@ -163,6 +163,11 @@ class PoolTraits:
                 f"{self.quant_scheme!r} keeps no block scales, {', '.join(BLOCK_SCALED)} do"
             )
 
+    @property
+    def stores_kv(self) -> bool:
+        """Whether rows are kept at all: where not, nothing can be read back, moved or exported."""
+        return self.kind != "noop"
+
 
 TRAIT_DOMAINS: dict[str, tuple[str, ...]] = {
     "kind": get_args(Kind),

@@ -18,6 +18,7 @@ from .mha import MHALeaf
 from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
+from .noop import NoOpLeaf
 from .nvfp4 import NVFP4Leaf
 from .page_envelope import PageEnvelopeLeaf
 from .paged_allocator import PageAllocator
@@ -51,6 +52,7 @@ __all__ = [
     "MLALeaf",
     "MXFP8Leaf",
     "NVFP4Leaf",
+    "NoOpLeaf",
     "PageAllocator",
     "PageEnvelopeLeaf",
     "PooledDSALeaf",

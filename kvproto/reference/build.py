@@ -8,9 +8,11 @@ from kvproto.debug import maybe_validate
 from kvproto.protocols import (
     Declined,
     DSALeafRequest,
+    KeyOnlyLeafRequest,
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    NoOpLeafRequest,
     SparseIndexLeafRequest,
 )
 
@@ -18,10 +20,12 @@ from .dsa import DSALeaf
 from .dsa_pooled import dsa_leaf
 from .envelope_layout import envelope_misfit
 from .fp4 import FP4Leaf
+from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 from .mla import MLALeaf
 from .mla_fp4 import MLAFP4Leaf
 from .mxfp8 import MXFP8Leaf
+from .noop import NoOpLeaf
 from .nvfp4 import NVFP4Leaf
 from .page_envelope import PageEnvelopeLeaf
 from .row_layouts import LAYOUTS, RowLayoutName, misfit
@@ -32,6 +36,8 @@ __all__ = ["build_reference_leaf"]
 
 MHALeaves: TypeAlias = MHALeaf | MXFP8Leaf | FP4Leaf | NVFP4Leaf
 MLALeaves: TypeAlias = MLALeaf | MLAFP4Leaf
+BareLeaves: TypeAlias = KeyOnlyLeaf | NoOpLeaf
+AnyLeaf: TypeAlias = MHALeaves | MLALeaves | SparseIndexLeaf | BareLeaves
 
 
 @overload
@@ -43,10 +49,14 @@ def build_reference_leaf(request: MLALeafRequest, /) -> MLALeaves | Declined: ..
 @overload
 def build_reference_leaf(request: SparseIndexLeafRequest, /) -> SparseIndexLeaf | Declined: ...
 @overload
+def build_reference_leaf(request: KeyOnlyLeafRequest, /) -> KeyOnlyLeaf | Declined: ...
+@overload
+def build_reference_leaf(request: NoOpLeafRequest, /) -> NoOpLeaf | Declined: ...
+@overload
 def build_reference_leaf(
     request: LeafRequest, /
 ) -> MHALeaves | MLALeaves | SparseIndexLeaf | Declined: ...
-def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | SparseIndexLeaf | Declined:
+def build_reference_leaf(request: object, /) -> AnyLeaf | Declined:
     """A reference leaf that holds what is asked for, or why there is none.
 
     With `KVPROTO_DEBUG=1` in the environment its calls are validated (see `kvproto.debug`).
@@ -66,8 +76,23 @@ def build_reference_leaf(request: object, /) -> MHALeaves | MLALeaves | SparseIn
             return maybe_validate(SparseIndexLeaf(**request.keywords()))
         case SparseIndexLeafRequest():
             return _declined("sparse-index", request, "'nhd' with 'none' or 'fp8_scaled'")
+        case KeyOnlyLeafRequest() | NoOpLeafRequest():
+            return _bare(request)
         case _:  # whoever calls may know more kinds of requests than there are of leaves
             return Declined(f"{type(request).__name__} is no request for a leaf")
+
+
+def _bare(request: KeyOnlyLeafRequest | NoOpLeafRequest) -> BareLeaves | Declined:
+    plain = "'nhd' with 'none' or 'fp8_scaled'"
+    match request:
+        case KeyOnlyLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(KeyOnlyLeaf(**request.keywords()))
+        case NoOpLeafRequest(quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(NoOpLeaf(**request.keywords()))
+        case KeyOnlyLeafRequest():
+            return _declined("key-only", request, plain)
+        case NoOpLeafRequest(quant_scheme=scheme):
+            return Declined(f"no reference leaf without rows with quant_scheme={scheme!r}")
 
 
 def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
@@ -119,7 +144,7 @@ def _envelopes(request: MHALeafRequest) -> PageEnvelopeLeaf | Declined:
     return maybe_validate(PageEnvelopeLeaf(**request.keywords()))
 
 
-def _declined(family: str, request: LeafRequest, built: str) -> Declined:
+def _declined(family: str, request: LeafRequest | KeyOnlyLeafRequest, built: str) -> Declined:
     return Declined(
         f"no reference {family} leaf with layout={request.layout!r} and "
         f"quant_scheme={request.quant_scheme!r}; built: {built}"

@@ -23,7 +23,7 @@ from kvproto.reference import MHALeaf, PageEnvelopeLeaf
 from tests.interop import single_rank  # noqa: F401
 from tests.interop.latent import ON_CPU, _digest, _layer, _told
 
-__all__ = ["by_head", "in_vectors", "observed"]
+__all__ = ["by_head", "observed"]
 
 BF16, FP16 = torch.bfloat16, torch.float16
 E4M3, E4M3FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
@@ -53,7 +53,7 @@ def by_head(**keywords: Any) -> base.MHATokenToKVPool:
         return base.MHATokenToKVPool(**keywords)
 
 
-def in_vectors(**keywords: Any) -> base.MHATokenToKVPool:
+def _in_vectors(**keywords: Any) -> base.MHATokenToKVPool:
     """The module's flag for ROCm's kernels is on while the pool is built, and nothing else."""
     layout = envs.SGLANG_AITER_KV_CACHE_LAYOUT.override("vectorized_5d")
     native = envs.SGLANG_NATIVE_MOVE_KV_CACHE.override(True)
@@ -87,7 +87,7 @@ def _ours(layout: Any) -> Callable[..., MHALeaf]:
 
 LAYOUTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "hnd": (by_head, _ours("hnd")),
-    "vectorized_5d": (in_vectors, _ours("vectorized_5d")),
+    "vectorized_5d": (_in_vectors, _ours("vectorized_5d")),
     "paged_nhd": (NPUMHATokenToKVPool, _ours("paged_nhd")),
     "page_envelope": (_in_envelopes, PageEnvelopeLeaf),
 }

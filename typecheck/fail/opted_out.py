@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from kvproto.protocols import Movable
+from kvproto.protocols import KVPool, LayerIdReporting, Movable
+from kvproto.reference import NoOpLeaf, PageEnvelopeLeaf
 
 
 class CannotMove:
@@ -15,3 +16,5 @@ class CannotMove:
 
 
 _: type[Movable] = CannotMove  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+no_rows: type[KVPool] = NoOpLeaf  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+no_ids: type[LayerIdReporting] = PageEnvelopeLeaf  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

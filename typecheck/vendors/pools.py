@@ -15,6 +15,8 @@ from kvproto.protocols import (
     LayerOverrideWrite,
     MHARows,
     Movable,
+    PageEnvelope,
+    PageEnvelopeView,
     PrefixValidCommit,
     Resumable,
     ScaledWrite,
@@ -32,7 +34,9 @@ from kvproto.reference import (
     MLAFP4Leaf,
     MLALeaf,
     MXFP8Leaf,
+    NoOpLeaf,
     NVFP4Leaf,
+    PageEnvelopeLeaf,
     SparseIndexLeaf,
 )
 from typecheck.vendors.acme import AcmePool
@@ -56,6 +60,14 @@ indexed_rows: type[IndexerCapable] = DSALeaf
 indexed_state: type[StateTransferable] = DSALeaf
 indexed_resumable: type[Resumable] = DSALeaf
 indexed_host_copyable: type[HostCopyable] = DSALeaf
+
+envelope_leaf: type[KVLeaf] = PageEnvelopeLeaf
+envelope_pages: type[PageEnvelope] = PageEnvelopeLeaf
+envelope_view: type[PageEnvelopeView] = PageEnvelopeLeaf
+envelope_transferable: type[Transferable] = PageEnvelopeLeaf
+
+nothing_rows: type[MHARows] = NoOpLeaf
+nothing_size: type[SizeReporting] = NoOpLeaf
 
 eight_bit_rows: type[MHARows] = MXFP8Leaf
 eight_bit_blocks: type[BlockScaled] = MXFP8Leaf

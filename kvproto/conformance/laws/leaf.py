@@ -48,7 +48,7 @@ def layers_owned(bench: KVBench) -> None:
 def layers_foreign(bench: KVBench) -> None:
     """Every layer id that is not owned raises, instead of answering with another layer."""
     for layer_id in bench.foreign_layer_ids:
-        for door in ("get_key_buffer", "get_value_buffer", "get_kv_buffer"):
+        for door in bench.read_doors:
             bench.expect_raises(
                 f"{door}({layer_id}) on a pool of layers {list(bench.layer_ids)}",
                 partial(getattr(bench.pool, door), layer_id),
@@ -92,12 +92,9 @@ def read_doors(bench: KVBench) -> None:
     layer_id = bench.layer_ids[-1]
     k, v = bench.pair(2, layer_id=layer_id)
     bench.write(loc, k, v, layer_id)
-    key, value = bench.pool.get_kv_buffer(layer_id)
-    doors: dict[str, tuple[Tensor, Tensor, Side]] = {
-        "get_key_buffer": (bench.pool.get_key_buffer(layer_id), key, "key"),
-        "get_value_buffer": (bench.pool.get_value_buffer(layer_id), value, "value"),
-    }
-    for name, (single, of_pair, side) in doors.items():
+    doors: tuple[tuple[str, Side], ...] = (("get_key_buffer", "key"), ("get_value_buffer", "value"))
+    for (name, side), of_pair in zip(doors, bench.door_pair(layer_id), strict=False):
+        single: Tensor = getattr(bench.pool, name)(layer_id)
         if single.dtype != bench.read_dtype:
             raise LawBroken(name, expected=f"{bench.read_dtype}", got=f"{single.dtype}")
         same = bench.reads_copies or single.data_ptr() == of_pair.data_ptr()
@@ -319,7 +316,7 @@ def layer_transfer_wait(bench: KVBench) -> None:
     bench.pool.register_layer_transfer_counter(Counter())
     for layer_id in bench.layer_ids:
         local = layer_id - bench.pool.start_layer
-        for door in ("get_key_buffer", "get_value_buffer", "get_kv_buffer"):
+        for door in bench.read_doors:
             waited.clear()
             getattr(bench.pool, door)(layer_id)
             if not waited or set(waited) != {local}:

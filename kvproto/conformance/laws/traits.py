@@ -8,6 +8,7 @@ from kvproto.protocols import (
     DeclaresTraits,
     DSALeafRequest,
     IndexerCapable,
+    KeyOnlyLeafRequest,
     KVLeaf,
     KVPool,
     LeafRequest,
@@ -111,7 +112,7 @@ def read_door(bench: KVBench) -> None:
         )
 
 
-def _expected(request: LeafRequest) -> dict[str, str]:
+def _expected(request: LeafRequest | KeyOnlyLeafRequest) -> dict[str, str]:
     variant = "none"
     name = str(request.dtype)
     if name.startswith("torch.float8_"):
@@ -125,6 +126,8 @@ def _expected(request: LeafRequest) -> dict[str, str]:
             return facts | {"kind": "mla"}
         case DSALeafRequest():
             return facts | {"kind": "dsa"}
+        case KeyOnlyLeafRequest():
+            return facts | {"kind": "key_only", "layout": request.layout}
         case SparseIndexLeafRequest():
             without = set(request.disable_value_sparse_layer_ids)
             scheme = "sparse_k" if set(request.sparse_layer_ids) <= without else "sparse_kv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     accounts,
     addresses,
+    bare,
     blocks,
     clauses,
     commit,
@@ -43,6 +44,7 @@ __all__ = [
     "Mutant",
     "accounts",
     "addresses",
+    "bare",
     "blocks",
     "clauses",
     "commit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproto._bad_input import BadInput
 
 from .accounts import ACCOUNT_SPECS
+from .bare import BARE_SPECS
 from .blocks import BLOCK_SPECS
 from .composites import COMPOSITE_SPECS
 from .latent import LATENT_SPECS
@@ -18,6 +19,7 @@ __all__ = ["SPECS", "Spec", "spec_named"]
 SPECS: tuple[Spec, ...] = (
     ROW_SPECS
     + LAYOUT_SPECS
+    + BARE_SPECS
     + LATENT_SPECS
     + SPARSE_SPECS
     + BLOCK_SPECS
