@@ -23,7 +23,7 @@ from kvproto.reference import MHALeaf, PageEnvelopeLeaf
 from tests.interop import single_rank  # noqa: F401
 from tests.interop.latent import ON_CPU, _digest, _layer, _told
 
-__all__ = ["by_head", "observed"]
+__all__ = ["observed"]
 
 BF16, FP16 = torch.bfloat16, torch.float16
 E4M3, E4M3FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
@@ -44,7 +44,7 @@ def observed() -> dict[str, object]:
     return found
 
 
-def by_head(**keywords: Any) -> base.MHATokenToKVPool:
+def _by_head(**keywords: Any) -> base.MHATokenToKVPool:
     """Moves go through sglang's own torch path, as in `factories.py`."""
     with (
         envs.SGLANG_USE_HND_KVCACHE.override(True),
@@ -86,7 +86,7 @@ def _ours(layout: Any) -> Callable[..., MHALeaf]:
 
 
 LAYOUTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "hnd": (by_head, _ours("hnd")),
+    "hnd": (_by_head, _ours("hnd")),
     "vectorized_5d": (_in_vectors, _ours("vectorized_5d")),
     "paged_nhd": (NPUMHATokenToKVPool, _ours("paged_nhd")),
     "page_envelope": (_in_envelopes, PageEnvelopeLeaf),
