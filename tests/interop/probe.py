@@ -29,8 +29,8 @@ from tests.interop import (
     composites,
     faults,
     latent,
-    pools,
     layouts,
+    pools,
 )
 
 PROTOCOLS = {
