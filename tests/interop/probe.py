@@ -30,7 +30,9 @@ from tests.interop import (
     faults,
     latent,
     layouts,
+    pooled,
     pools,
+    sparse,
 )
 
 PROTOCOLS = {
@@ -60,6 +62,8 @@ def main() -> None:
         "account breaks": _section(account_faults.breaks),
         "latent": _section(latent.observed),
         "layouts": _section(layouts.observed),
+        "sparse": _section(sparse.observed),
+        "pooled": _section(pooled.observed),
         "commits": _section(commits.observed),
         "block scales": _section(block_scaled.observed),
         "composites": _section(composites.observed),

@@ -14,6 +14,8 @@ from .difference import Difference, Shown
 from .faults import FAULTS
 from .latent import LATENT
 from .layouts import LAYOUTS
+from .pooled import POOLED
+from .sparse import SPARSE
 
 __all__ = ["DIFFERENCES", "Difference", "Shown"]
 
@@ -22,6 +24,8 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "latent": LATENT,
     "layouts": LAYOUTS,
     "commits": COMMITS,
+    "sparse": SPARSE,
+    "pooled": POOLED,
     "block scales": BLOCK_SCALES,
     "composites": COMPOSITES,
     "allocator breaks": ALLOCATORS,
