@@ -82,8 +82,8 @@ def _decoded(pool: Any, **changes: Any) -> object:
 
 
 _changes: dict[str, object]
-for _name, _changes in (("pairs", {}), ("fours", {**FOUR})):
-    SCRIPTS.on(f"decoded tokens, groups of {_name}", **_changes)(_decoded)
+for _name, _more in (("pairs", {}), ("fours", FOUR)):
+    SCRIPTS.on(f"decoded tokens, groups of {_name}", **_more)(_decoded)
 
 
 @SCRIPTS.on("decoded tokens, rounded scales")
