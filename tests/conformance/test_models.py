@@ -52,12 +52,17 @@ def bench_of(kind: type[Bench], request: Any, seed: int = 0) -> Bench:
         (StateRowsMachine, StateRowsBench, StateRequestPoolRequest),
     ],
 )
-def test_every_rule_runs_in_a_run_of_the_kit(machine: Any, kind: type[Bench], asked: type) -> None:
+def test_every_rule_runs_in_a_few_runs_of_the_kit(
+    machine: Any, kind: type[Bench], asked: type
+) -> None:
     requests: list[Any] = [s.request for s in ACCOUNT_SPECS if isinstance(s.request, asked)]
+    small = [each for each in requests if getattr(each, "page_size", 1) <= 4]
     ran = Counter[str]()
-    for request in requests:
-        if getattr(request, "page_size", 1) <= 4:
-            ran += play(machine, bench_of(kind, request))
+    for seed in range(5):
+        for request in small:
+            ran += play(machine, bench_of(kind, request, seed))
+        if set(ran) == machine.RULES:
+            break
     assert set(ran) == machine.RULES
 
 
