@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .fp8 import to_fp8
 from .on_host import np, on_host
+from .row_items import Memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,8 @@ def has_fp8_table(values: Tensor) -> bool:
 
 def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
     """The bytes of `to_fp8(values, dtype)`, same shape, fresh; `values` are dense."""
-    table, codes = _table(values.dtype, dtype), values.view(torch.uint16).numpy()
+    memory: Any = Memory.from_address(values.data_ptr())
+    table, codes = _table(values.dtype, dtype), np.ndarray(values.shape, np.uint16, memory)
     if codes.size <= _AT_A_TIME:
         found = table.take(codes, mode="clip")
         return torch.from_numpy(found)  # pyright: ignore[reportUnknownMemberType]

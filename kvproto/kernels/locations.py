@@ -8,14 +8,15 @@ from torch import Tensor
 from .assertion import holds
 from .on_host import np, on_host
 
-__all__ = ["check_locations", "is_location_list"]
+__all__ = ["INDEX_DTYPES", "check_locations", "is_location_list"]
 
-_INDEX_DTYPES = (torch.int32, torch.int64)
+INDEX_DTYPES = (torch.int64, torch.int32)
+"""Those that locations come in."""
 
 
 def is_location_list(loc: Tensor) -> bool:
     """Whether it is `[n]`, int32 or int64."""
-    return loc.dtype in _INDEX_DTYPES and loc.dim() == 1
+    return loc.dtype in INDEX_DTYPES and loc.dim() == 1
 
 
 def check_locations(loc: Tensor, rows: int) -> None:
@@ -28,7 +29,7 @@ def check_locations(loc: Tensor, rows: int) -> None:
     :raises ValueError: for another rank.
     :raises IndexError: naming the largest location.
     """
-    if loc.dtype not in _INDEX_DTYPES:
+    if loc.dtype not in INDEX_DTYPES:
         raise TypeError(f"loc is {loc.dtype}, must be torch.int32 or torch.int64")
     if loc.dim() != 1:
         raise ValueError(f"loc has shape {tuple(loc.shape)}, must be one-dimensional")

@@ -35,7 +35,7 @@ def on_host(*tensors: Tensor) -> bool:
 
     False for subclasses of `Tensor`, and where numpy is missing: then torch does the work.
     """
-    if is_watched() or not has_numpy:
+    if is_compiling() or is_in_torch_dispatch_mode() or not has_numpy:
         return False
     for tensor in tensors:
         if not (type(tensor) is Tensor and tensor.is_cpu and tensor.is_contiguous()):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .few_rows import FEW, store_few
-from .locations import check_locations, is_location_list
+from .locations import INDEX_DTYPES, check_locations
 from .on_host import on_host
 from .row_items import store_items
 from .row_words import row_words
@@ -35,7 +35,7 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
 
 def _stored_on_host(target: Tensor, loc: Tensor, rows: Tensor) -> bool:
-    if not is_location_list(loc) or not on_host(target, loc):
+    if loc.dim() != 1 or loc.dtype not in INDEX_DTYPES or not on_host(target, loc):
         return False
     n, given = loc.numel(), rows.nbytes
     if rows.dtype != target.dtype or given * target.shape[0] != target.nbytes * n:

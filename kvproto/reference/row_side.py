@@ -65,14 +65,14 @@ def as_stored(
     :raises ValueError: naming the argument, for another shape.
     """
     n, heads, width = shape
-    if given.shape == (n, heads * width):
-        given = given.reshape(shape)
-    elif given.shape != shape:
+    if given.shape == shape:
+        return to_stored(given, dtype, scale)
+    if given.shape != (n, heads * width):
         raise ValueError(
             f"{name} has shape {tuple(given.shape)}, must be ({n}, {heads}, {width}) for {n} "
             f"locations, {heads} heads and width {width}; nothing was written"
         )
-    return to_stored(given, dtype, scale)
+    return to_stored(given.reshape(shape), dtype, scale)
 
 
 def _store(buffer: Tensor, layout: RowLayout, rows: RowGeometry) -> RowStore:
