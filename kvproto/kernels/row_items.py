@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_char
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -24,7 +24,7 @@ def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     :raises IndexError: for a location past the last row; nothing is written.
     """
-    _store(_items(target), loc.numpy(), _items(rows))
+    _store(_buffer_items(target), loc.numpy(), _items(rows))
 
 
 def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
@@ -34,7 +34,7 @@ def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
 
     :raises IndexError: for a location past the last row; nothing is moved.
     """
-    items, sources = _items(buffer), src_loc.numpy()
+    items, sources = _buffer_items(buffer), src_loc.numpy()
     if (largest := int(np.maximum.reduce(sources))) >= len(items):
         raise _past_the_end(largest, len(items))
     _store(items, tgt_loc.numpy(), items.take(sources, mode="clip"))
@@ -58,8 +58,21 @@ def _store(
 def _items(rows: Tensor) -> NDArray[np.void]:
     """An alias, valid as long as `rows` is."""
     n = rows.shape[0]
-    memory: Any = Memory.from_address(rows.data_ptr())
-    return np.ndarray(n, item(rows.nbytes // n), memory)
+    return _alias(rows.data_ptr(), n, rows.nbytes // n)
+
+
+def _alias(address: int, n: int, width: int) -> NDArray[np.void]:
+    memory: Any = Memory.from_address(address)
+    return np.ndarray(n, item(width), memory)
+
+
+# It follows from its arguments alone, and owns nothing: buffers are written again and again.
+_known_alias = lru_cache(maxsize=1024)(_alias)
+
+
+def _buffer_items(buffer: Tensor) -> NDArray[np.void]:
+    n = buffer.shape[0]
+    return _known_alias(buffer.data_ptr(), n, buffer.nbytes // n)
 
 
 @cache
