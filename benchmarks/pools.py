@@ -23,7 +23,7 @@ from .c_rows import row_loops
 from .interleaved import Samples, in_interop_venv, interleave, ratio
 from .pool_cases import CASES, POOLS, Case
 from .report import machine_facts, markdown_table, print_table, verdict, write_section
-from .row_cases import AT_LEAST, ROW_CASES, row_calls
+from .row_cases import AT_LEAST, ROW_CASES, Calls, row_calls
 
 __all__ = ["main", "measure"]
 
@@ -41,12 +41,15 @@ def measure(rounds: int, with_sglang: bool) -> dict[str, Samples]:
     """Label of a row -> seconds of each round, for whoever takes part."""
     torch.set_num_threads(1)  # Two threads on two busy cores measure the scheduler.
     found: dict[str, Samples] = {}
+    calls: Calls = {}
     for (pool, size), cases in _by_pool().items() if with_sglang else ():
         family, keywords = POOLS[pool]
         pools = {"sglang": _real(family, keywords, size), "kvproto": _ours(family, keywords, size)}
         for case, n in cases:
             calls = {whose: case.run(each, whose, n) for whose, each in pools.items()}
             found[_label(case, n)] = interleave(calls, rounds)
+        calls.clear()
+        pools.clear()  # their gigabytes go before the next ones come
     loops = row_loops()
     for name, n, calls in row_calls(loops):
         found[f"{name}, {n}"] = interleave(calls, rounds)

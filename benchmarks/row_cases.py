@@ -12,7 +12,7 @@ from kvproto.kernels import gather_rows, move_rows, store_rows
 from .c_rows import RowCopy
 from .pool_cases import random_slots
 
-__all__ = ["AT_LEAST", "ROW_CASES", "row_calls"]
+__all__ = ["AT_LEAST", "ROW_CASES", "Calls", "row_calls"]
 
 C_LOOP, INDEXING = "the C loop", "buf[dst] = buf[src]"
 AT_LEAST: Mapping[str, float] = {"store": 0.6, "gather": 0.85, "move": 1.3}

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks import allocators, pools
 from benchmarks.capability_check import COMPARISONS, Comparison, run
+from benchmarks.interleaved import Samples
+from benchmarks.pool_cases import CASES as POOL_CASES
 from benchmarks.report import markdown_table, write_section
+from benchmarks.row_cases import AT_LEAST, ROW_CASES
 
 ROOT = Path(__file__).parent.parent
 NOISE = 1.15
@@ -55,6 +61,80 @@ def test_the_page_shows_every_comparison_and_how_it_was_made() -> None:
     assert str(ROOT) not in page
     for each in COMPARISONS:
         assert f"| {each.name} | {each.statement} |" in page
+
+
+def pool_rows() -> list[tuple[str, ...]]:
+    return [
+        (case.name, case.pool, f"{case.size:.0e}".replace("+0", ""), str(n))
+        for case in POOL_CASES
+        for n in case.tokens
+    ]
+
+
+def shown(first: Sequence[str]) -> list[str]:
+    """The cells of the one row of the page that begins with these."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    (line,) = [row for row in page.splitlines() if row.startswith(f"| {' | '.join(first)} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_page_shows_every_call_of_a_pool_and_names_those_that_are_slower() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert "python -m benchmarks.pools" in page
+    for row in pool_rows():
+        slower = float(shown(row)[-1]) < pools.AS_FAST
+        assert slower == (f"Missed: {', '.join(row)} tokens: " in page), row
+    for name, against, n in ROW_CASES:
+        *_, faster, wanted, bar = shown((name, str(n)))
+        assert (float(wanted), bar) == (AT_LEAST[name], against)
+        assert (float(faster) < float(wanted)) == (f"Missed: {name}, {n} rows: " in page)
+
+
+def test_the_page_shows_every_allocation_and_names_those_that_are_slower() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert "python -m benchmarks.allocators" in page
+    for name, (page_size, _) in allocators.CASES.items():
+        least = allocators.PAGED_AT_LEAST if page_size > 1 else 1.0
+        for size in allocators.SIZES:
+            row = shown((f"{size:.0e}".replace("+0", ""), name))
+            slower = float(row[-2]) < least
+            assert slower == (f"Missed: {name} at {size:.0e}: " in page), row
+
+
+def made_up(faster: float) -> dict[str, Samples]:
+    """What a run would find in which sglang and every bar take so many times as long."""
+    each = {"kvproto": [1.0], "sglang": [faster]}
+    each |= {against: [faster] for _, against, _ in ROW_CASES}
+    labels = [pools._label(case, n) for case in POOL_CASES for n in case.tokens]
+    return dict.fromkeys([*labels, *(f"{name}, {n}" for name, _, n in ROW_CASES)], each)
+
+
+def made_up_allocations(faster: float) -> dict[str, Samples]:
+    sides = {"sglang": faster, "kvproto": 1.0}
+    each = {f"{who} {size:.0e}": [s] for who, s in sides.items() for size in allocators.SIZES}
+    return dict.fromkeys(allocators.CASES, each)
+
+
+@pytest.mark.parametrize(
+    ("module", "found", "status"),
+    [
+        (pools, made_up(1.3), 0),
+        (pools, made_up(0.9), 1),
+        (allocators, made_up_allocations(3.0), 0),
+        (allocators, made_up_allocations(2.9), 1),
+    ],
+)
+def test_a_missed_ratio_is_the_exit_status(
+    module: Any,
+    found: dict[str, Samples],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(module, "in_interop_venv", lambda *_: found)
+    monkeypatch.setattr(sys, "argv", ["benchmark"])
+    assert module.main() == status
+    assert ("Missed: " in capsys.readouterr().out) == bool(status)
 
 
 def test_a_section_replaces_only_itself(tmp_path: Path) -> None:
