@@ -9,6 +9,7 @@ is measured. Ends with status 1 where a demanded ratio is missed.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -49,7 +50,8 @@ def measure(rounds: int, with_sglang: bool) -> dict[str, Samples]:
             calls = {whose: case.run(each, whose, n) for whose, each in pools.items()}
             found[_label(case, n)] = interleave(calls, rounds)
         calls.clear()
-        pools.clear()  # their gigabytes go before the next ones come
+        pools.clear()
+        gc.collect()  # their gigabytes go before the next ones come
     loops = row_loops()
     for name, n, calls in row_calls(loops):
         found[f"{name}, {n}"] = interleave(calls, rounds)
@@ -141,9 +143,9 @@ locations past the end and drop those of 0 and below, which sglang's do not look
 fp8. Demanded: as fast in every row, for which {AS_FAST} is enough: by so much the same call differs
 from run to run. Ratios are medians over interleaved rounds of one run, of the thread's own time.
 
-What is missed is missed by the fixed cost of a call, a few microseconds: ours looks at every
-location before it writes, and numpy's view of a buffer is made anew. Rows are copied on one thread
-however many torch is given, and without numpy by torch, which is slower.
+What is missed is missed by the fixed cost of a call, a few microseconds of Python: ours looks at
+every location before it writes. Rows are copied on one thread however many torch is given, and
+without numpy by torch, which is slower.
 
 Not compared: reads and writes of latent parts and index keys, for which sglang has Triton kernels
 only, and host copies of its DSA pool, which wait for a CUDA device."""
