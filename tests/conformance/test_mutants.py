@@ -30,6 +30,17 @@ def test_the_law_names_its_mutant(mutant: Mutant) -> None:
     assert not report.ok
 
 
+BIND_NO_POOL_OF_OURS = {
+    "declaration.claims",
+    "indexer.group-move",
+    "oracle.no-doors",
+    "oracle.peek-regions",
+    "oracle.poke-peek",
+    "oracle.poke-read",
+}
+"""What a vendor says, a move that our pooled leaves do not offer, and eyes that ours do not need."""
+
+
 @pytest.fixture(scope="module")
 def reports() -> list[Report]:
     """Every built-in pool, held to every law; the run takes most of a minute."""
@@ -44,7 +55,7 @@ def test_built_in_pools_keep_every_law(reports: list[Report]) -> None:
 
 def test_every_law_binds_some_built_in_pool(reports: list[Report]) -> None:
     bound = {result.law for report in reports for result in report.results}
-    assert set(LAWS) - bound == {"declaration.claims"}
+    assert set(LAWS) - bound <= BIND_NO_POOL_OF_OURS
 
 
 def test_a_pool_built_as_mutants_are_is_not_what_fails() -> None:
