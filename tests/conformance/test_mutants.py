@@ -38,7 +38,7 @@ BIND_NO_POOL_OF_OURS = {
     "oracle.poke-peek",
     "oracle.poke-read",
 }
-"""What a vendor says, a move that our pooled leaves do not offer, and eyes that ours do not need."""
+"""What a vendor says, a move that our pooled leaves lack, and eyes that ours do not need."""
 
 
 @pytest.fixture(scope="module")
