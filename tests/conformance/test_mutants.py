@@ -37,8 +37,9 @@ BIND_NO_POOL_OF_OURS = {
     "oracle.peek-regions",
     "oracle.poke-peek",
     "oracle.poke-read",
+    "write.dcp-mask",
 }
-"""What a vendor says, a move that our pooled leaves lack, and eyes that ours do not need."""
+"""What a vendor says, what no pool of ours offers, and eyes that ours do not need."""
 
 
 @pytest.fixture(scope="module")
