@@ -105,9 +105,6 @@ def _leaf(leaf: LeafRequest) -> str:
             rows = f"{leaf.head_num} heads of {leaf.head_dim}"
             if leaf.value_head_dim != leaf.head_dim:
                 rows += f" and {leaf.value_head_dim}"
-        case SparseIndexLeafRequest():
-            keyed = len(leaf.index_layer_ids)
-            rows = f"{leaf.head_num} heads of {leaf.head_dim}, index keys in {keyed} layers"
         case MLALeafRequest():
             rows = f"latent rows of {leaf.kv_lora_rank} + {leaf.qk_rope_head_dim}"
         case DSALeafRequest():

@@ -20,7 +20,8 @@ IndexSide: TypeAlias = Literal["index_key", "index_value"]
 class SparseIndexBench(KVBench):
     """The bench of rows by head with index rows of one head in the sparse layers."""
 
-    request: SparseIndexLeafRequest
+    # Narrower, and never assigned.
+    request: SparseIndexLeafRequest  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def by_fallback(self) -> bool:

@@ -25,7 +25,8 @@ Infos = tuple[list[int], list[int], list[int]]
 @mutant("indexer.layers", serves=DSALeafRequest)
 class GivesEveryLayerPages(DSALeaf):
     def __init__(self, **given: Any) -> None:
-        super().__init__(**given | {"skip_topk_layers": None})
+        changed: dict[str, Any] = given | {"skip_topk_layers": None}
+        super().__init__(**changed)
 
 
 @mutant("indexer.layers-foreign", source="sgl-project/sglang#30340", serves=DSALeafRequest)

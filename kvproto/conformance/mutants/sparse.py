@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows
 from kvproto.protocols import BufferRegion, SparseIndexLeafRequest
 from kvproto.reference import MHALeaf, SparseIndexLeaf
 from kvproto.reference.sparse_parts import Part
@@ -68,9 +67,11 @@ class StoresKeysWithoutTheirValues(SparseIndexLeaf):
     def set_index_k_buffer(self, layer: Any, loc_info: Any, *rest: Any, **named: Any) -> None:
         pool, local = self._index_pool(layer.layer_id)
         if isinstance(pool, MHALeaf):
-            rows = pool._rows(rest[0], loc_info, pool.head_dim, None, "cache_idx_k")
+            rows = rest[0].reshape(len(loc_info), 1, pool.head_dim)
             kept = loc_info > 0
-            pool.k_buffer[local][loc_info[kept]] = rows[kept]
+            pool.get_key_buffer(pool.start_layer + local)[loc_info[kept]] = rows[kept].to(
+                pool.dtype
+            )
         else:
             super().set_index_k_buffer(layer, loc_info, *rest, **named)
 
@@ -146,8 +147,7 @@ class MovesIndexRowsInOrder(SparseIndexLeaf):
         main.pool.move_kv_cache(tgt_loc, src_loc)
         for part in index:
             for i in range(len(tgt_loc)):
-                for buffer in part.pool._row_buffers():
-                    move_rows(buffer, tgt_loc[i : i + 1], src_loc[i : i + 1])
+                part.pool.move_kv_cache(tgt_loc[i : i + 1], src_loc[i : i + 1])
 
 
 @mutant("sparse.host-copy", source="sgl-project/sglang#36121", serves=SparseIndexLeafRequest)
