@@ -6,6 +6,7 @@ from .budget import MemoryBudget
 from .build import build
 from .build_error import BuildError
 from .built import BuiltPools, Views
+from .class_hooks import ClassHookPlatform
 from .core import Core
 from .examples import example_config, example_names
 from .fields import ShapeError
@@ -33,6 +34,7 @@ __all__ = [
     "AttentionGeometry",
     "BuildError",
     "BuiltPools",
+    "ClassHookPlatform",
     "CompressedGeometry",
     "Core",
     "HeadGeometry",
