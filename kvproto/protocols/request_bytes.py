@@ -18,6 +18,9 @@ __all__ = ["bytes_of_pool", "bytes_of_state", "bytes_per_state_slot", "bytes_per
 
 _INDEX_SCALE_BYTES = 4
 
+ENVELOPE_ALIGNMENT = 32
+"""Bytes of which the entry of a token in an envelope is a multiple."""
+
 
 def bytes_per_token(request: LeafRequest) -> int:
     """Bytes that one token slot takes in all layers of the leaf, scales and index keys included.
@@ -31,7 +34,8 @@ def bytes_per_token(request: LeafRequest) -> int:
             elements = request.head_num * (request.head_dim + request.value_head_dim)
             # The workspace of 8-bit rows is one for all layers.
             workspace = elements if request.quant_scheme == "nvfp4" and request.layer_num else 0
-            return request.layer_num * _row_bytes(request, elements) + workspace
+            rows = request.layer_num * _row_bytes(request, elements) + workspace
+            return _padded(rows) if request.layout == "page_envelope" else rows
         case MLALeafRequest():
             elements = request.kv_lora_rank + request.qk_rope_head_dim
             return request.layer_num * _row_bytes(request, elements)
@@ -45,6 +49,11 @@ def bytes_per_token(request: LeafRequest) -> int:
             return request.layer_num * main + kept * row
         case _:
             assert_never(request)
+
+
+def _padded(entry: int) -> int:
+    """Bytes of an envelope's entry, from one token's to the next."""
+    return -(-entry // ENVELOPE_ALIGNMENT) * ENVELOPE_ALIGNMENT
 
 
 def _row_bytes(request: LeafRequest, elements: int) -> int:

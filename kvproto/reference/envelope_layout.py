@@ -10,13 +10,13 @@ from torch import Tensor
 
 from kvproto.protocols import Axis, BufferRegion, Field, Tile, row_major
 from kvproto.protocols.layout import FieldName
+from kvproto.protocols.request_bytes import ENVELOPE_ALIGNMENT
 
 from .elements import ELEMENT_OF
 
 __all__ = ["Envelope", "envelope_misfit"]
 
 _ROW_ALIGNMENT = 16
-_ENTRY_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Envelope:
     @property
     def entry_bytes(self) -> int:
         """Bytes from an entry to the next."""
-        return -(-self.rows_bytes // _ENTRY_ALIGNMENT) * _ENTRY_ALIGNMENT
+        return -(-self.rows_bytes // ENVELOPE_ALIGNMENT) * ENVELOPE_ALIGNMENT
 
     @property
     def page_bytes(self) -> int:

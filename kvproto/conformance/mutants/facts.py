@@ -52,6 +52,18 @@ class CountsInThousands(MHALeaf):
         return sum(self.get_kv_size_bytes()) / 1e9
 
 
+@mutant("size.predicted", serves=MHALeafRequest)
+class KeepsAScratchPage(MHALeaf):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        row = (self.head_num, self.head_dim)
+        self.scratch = torch.zeros((self.page_size, *row), dtype=self.store_dtype)
+
+    def get_kv_size_bytes(self) -> tuple[int, int]:
+        key, value = super().get_kv_size_bytes()
+        return key + self.scratch.nbytes, value
+
+
 @mutant("alloc.size", serves=AllocatorRequest, build=alone)
 class SizesWithTheReservedPage(PageAllocator):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
