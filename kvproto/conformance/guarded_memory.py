@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from itertools import count
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -35,7 +36,8 @@ class GuardedMemory:
     """
 
     def __init__(self) -> None:
-        self._alive: WeakSet[_Buffer] = WeakSet()
+        self._alive: WeakValueDictionary[int, _Buffer] = WeakValueDictionary()
+        self._created = count()
         self._found: list[str] = []
 
     def guarding(self, factory: Factory) -> Factory:
@@ -57,12 +59,15 @@ class GuardedMemory:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         buffer = _Buffer(-1, _GUARD + _whole(nbytes, mmap.PAGESIZE) + _GUARD, flags=flags)
         buffer.guard(nbytes, self._found)
-        self._alive.add(buffer)
+        self._alive[next(self._created)] = buffer
         return torch.frombuffer(buffer, dtype=torch.uint8, count=nbytes, offset=buffer.start)
 
     def damage(self) -> str:
-        """Which bytes beside a buffer were overwritten; empty where none were."""
-        for buffer in self._alive:
+        """Which bytes beside a buffer were overwritten, of the first one; empty where none were.
+
+        The first created, so that the same damage is always told in the same words.
+        """
+        for buffer in self._alive.values():
             buffer.look()
         return self._found[0] if self._found else ""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +12,7 @@ from kvproto.protocols import Declined
 
 from .bench import Bench
 from .benches import bench_for
+from .blame import blamed
 from .broken import LawBroken
 from .factory import Factory, build
 from .guarded_memory import GuardedMemory
@@ -169,13 +168,5 @@ def _passed(bench: Bench) -> LawStatus:
 
 
 def _unexpected(law: Law, error: Exception) -> Finding:
-    """Blame the first frame outside the kit: the pool's member that was called."""
-    call, where = law.claim, ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if os.path.dirname(__file__) in frame.filename:
-            call, where = law.claim, ""
-        else:
-            call = f"{frame.name}(...)" if not where else call
-            where = f" ({os.path.basename(frame.filename)}:{frame.lineno} in {frame.name})"
-    text = str(error).strip().split("\n", 1)[0]
-    return Finding(call, "no exception", f"{type(error).__name__}: {text}{where}")
+    found = blamed(error)
+    return Finding(found.call or law.claim, "no exception", found.told)

@@ -77,7 +77,8 @@ class StateRowsBench(RowsBench):
         Both must agree with what the requests hold themselves.
         """
         main = self.at([r.kv.req_pool_idx for r in requests])
-        held = [int(r.kv.mamba_pool_idx) for r in requests]
+        told = [r.kv.mamba_pool_idx for r in requests]
+        held = [None if slot is None else int(slot) for slot in told]
         self.expect("get_mamba_indices(rows), as kv.mamba_pool_idx", expected=held, got=main)
         return main + [slot for r in requests for slot in self.snapshots(r)]
 

@@ -140,3 +140,11 @@ def test_a_child_that_never_ends_is_ended_on_a_busy_machine_too() -> None:
 def _spin() -> None:
     while True:
         pass
+
+
+def test_of_several_the_first_buffer_is_told() -> None:
+    memory = GuardedMemory()
+    buffers = [memory.zeros(64 - lost) for lost in range(1, 9)]
+    for lost, buffer in reversed([*enumerate(buffers, 1)]):
+        ctypes.memset(buffer.data_ptr() + buffer.numel(), 0, lost)
+    assert memory.damage() == "1 bytes overwritten right after a buffer"

@@ -34,6 +34,7 @@ from kvproto.protocols import (
     SWAAllocatorRequest,
 )
 from kvproto.reference.build_any import build_reference
+from kvproto.reference.token_allocator import TokenAllocator
 
 
 def bench_of(kind: type[Bench], request: Any, seed: int = 0) -> Bench:
@@ -86,6 +87,21 @@ def test_a_finding_is_a_short_sequence_of_calls() -> None:
     assert "clear(); free([" in found.value.call
     assert found.value.call.count(";") <= 4
     assert found.value.expected.startswith("available_size() ")
+
+
+class RaisesAtOnce(TokenAllocator):
+    def alloc(self, need_size: int, /) -> torch.Tensor | None:
+        raise NotImplementedError("no pages")
+
+
+def test_a_finding_names_the_call_that_raised() -> None:
+    request = ACCOUNT_SPECS[0].request
+    bench = bench_of(AllocBench, request)
+    bench.another = partial(RaisesAtOnce, request.size, torch.int64, "cpu", None, False)
+    with pytest.raises(LawBroken) as found:
+        play(SlotsMachine, bench)
+    assert found.value.call == "alloc(...)"
+    assert found.value.got.startswith("NotImplementedError: no pages (test_models.py:")
 
 
 def test_what_ran_is_told_in_the_report() -> None:

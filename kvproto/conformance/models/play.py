@@ -13,6 +13,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 
 from ..bench import Bench
+from ..blame import blamed
 from ..broken import LawBroken
 from ..one_thread import one_thread
 from .page_model import Differs
@@ -76,8 +77,9 @@ class _Game:
             return LawBroken(told, expected=error.expected, got=error.got)
         if isinstance(error, LawBroken):
             return LawBroken(f"{told}; {error.call}", expected=error.expected, got=error.got)
-        got = f"{type(error).__name__}: {error}"
-        return LawBroken(told, expected="no exception", got=got)
+        found = blamed(error)
+        told = "; ".join([*calls, found.call] if found.call else calls)
+        return LawBroken(told, expected="no exception", got=found.told)
 
 
 def play(machine: Any, bench: Bench) -> Counter[str]:

@@ -83,6 +83,17 @@ class FreesTheKeptSnapshot(StateReqToToken):
         super().free_mamba_cache(req, mamba_ping_pong_track_buffer_to_keep)
 
 
+@mutant("state-rows.snapshot", serves=StateRequestPoolRequest, build=rows_with_state)
+class FreesTheStateBeforeItLooks(StateReqToToken):
+    def free_mamba_cache(
+        self, req: Any, /, mamba_ping_pong_track_buffer_to_keep: int | None = None
+    ) -> None:
+        if mamba_ping_pong_track_buffer_to_keep not in (None, 0, 1):
+            self.mamba_allocator.free(req.kv.mamba_pool_idx.view(1))
+            req.kv.mamba_pool_idx = None
+        super().free_mamba_cache(req, mamba_ping_pong_track_buffer_to_keep)
+
+
 @mutant("state-rows.clear", serves=StateRequestPoolRequest, build=rows_with_state)
 class ClearsRowsOnly(StateReqToToken):
     def clear(self) -> None:
