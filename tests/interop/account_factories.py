@@ -6,28 +6,33 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sglang.srt.disaggregation.decode import DecodeReqToTokenPool
+from sglang.srt.disaggregation.decode import DecodeReqToTokenPool, HybridMambaDecodeReqToTokenPool
 from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.swa import PureSWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
-from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool, ReqToTokenPool
+from sglang.srt.runtime_context import get_context
 
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    StateRequestPoolRequest,
     StateSlotsRequest,
     SWAAllocatorRequest,
 )
 from tests.interop.allocators import COMMON, real_pair
+from tests.interop.composite_factories import cache_params
 
 __all__ = [
     "decode_rows",
+    "decode_rows_with_state",
     "pages",
     "pair",
     "rows",
+    "rows_with_state",
     "state_slots",
     "tokens",
     "window_only",
@@ -93,3 +98,51 @@ def decode_rows(request: Any) -> Any:
             rest = ("cpu", request.enable_memory_saver, request.pre_alloc_size)
             return DecodeReqToTokenPool(*sizes, *rest)
     return Declined("DecodeReqToTokenPool is a table of rows")
+
+
+def rows_with_state(request: Any) -> Any:
+    """sglang's table of rows that come with slots of recurrent state."""
+    if not isinstance(request, StateRequestPoolRequest) or request.pre_alloc_size:
+        return Declined("HybridReqToTokenPool is a table of rows with state, none pre-allocated")
+    positions, initial = _snapshots(request)
+    with get_context().override_server_args():
+        return HybridReqToTokenPool(
+            mamba_spec_state_size=request.size,
+            enable_mamba_extra_buffer_lazy=0 < initial < positions,
+            **_with_state(request),
+        )
+
+
+def decode_rows_with_state(request: Any) -> Any:
+    """The same with rows for requests whose cache is on its way; no snapshots are put off here."""
+    if not isinstance(request, StateRequestPoolRequest):
+        return Declined("HybridMambaDecodeReqToTokenPool is a table of rows with state")
+    positions, initial = _snapshots(request)
+    if 0 < initial < positions:
+        return Declined("HybridMambaDecodeReqToTokenPool gives out all snapshot slots at once")
+    with get_context().override_server_args():
+        return HybridMambaDecodeReqToTokenPool(
+            pre_alloc_size=request.pre_alloc_size, **_with_state(request)
+        )
+
+
+def _snapshots(request: StateRequestPoolRequest) -> tuple[int, int]:
+    return request.mamba_ping_pong_track_buffer_size, request.mamba_initial_tracking_slots
+
+
+def _with_state(request: StateRequestPoolRequest) -> dict[str, Any]:
+    """What both tables of rows with state are told, by sglang's names."""
+    positions, initial = _snapshots(request)
+    return {
+        "size": request.size,
+        "mamba_size": request.state.size,
+        "max_context_len": request.max_context_len,
+        "device": "cpu",
+        "enable_memory_saver": request.rows.enable_memory_saver,
+        "cache_params": cache_params(request.state),
+        "mamba_layer_ids": list(request.state.mamba_layer_ids),
+        "enable_mamba_extra_buffer": initial > 0,
+        "enable_overlap_schedule": positions == 2,
+        "speculative_num_draft_tokens": request.state.speculative_num_draft_tokens,
+        "start_layer": request.start_layer,
+    }

@@ -28,6 +28,7 @@ from kvproto.protocols import (
 from tests.interop import factories
 
 __all__ = [
+    "cache_params",
     "hybrid_over_dsa",
     "hybrid_over_mha",
     "hybrid_over_mla",
@@ -146,7 +147,7 @@ def state(request: Any) -> Any:
     return MambaPool(
         size=request.size,
         spec_state_size=request.spec_state_size or request.size,
-        cache_params=_params(request),
+        cache_params=cache_params(request),
         mamba_layer_ids=list(request.mamba_layer_ids),
         device="cpu",
         enable_memory_saver=request.enable_memory_saver,
@@ -154,7 +155,7 @@ def state(request: Any) -> Any:
     )
 
 
-def _params(request: StatePoolRequest) -> Mamba2CacheParams:
+def cache_params(request: StatePoolRequest) -> Mamba2CacheParams:
     """The pool reads shapes, types and how ranks split them; a model's numbers are for others."""
     unread = dict.fromkeys(("num_heads", "head_dim", "num_k_heads", "head_k_dim", "num_spec"), 1)
     shape = KimiLinearStateShape(

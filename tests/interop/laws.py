@@ -39,6 +39,8 @@ POOLS: dict[str, Factory] = {
     "MambaSlotAllocator": account_factories.state_slots,
     "ReqToTokenPool": account_factories.rows,
     "DecodeReqToTokenPool": account_factories.decode_rows,
+    "HybridReqToTokenPool": account_factories.rows_with_state,
+    "HybridMambaDecodeReqToTokenPool": account_factories.decode_rows_with_state,
 }
 
 

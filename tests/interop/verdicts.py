@@ -34,6 +34,8 @@ SAMPLE: dict[str, tuple[str, ...] | None] = {
     "MambaSlotAllocator": None,
     "ReqToTokenPool": None,
     "DecodeReqToTokenPool": None,
+    "HybridReqToTokenPool": ("rows-state-lazy-snapshots",),
+    "HybridMambaDecodeReqToTokenPool": ("rows-state-pre-alloc",),
 }
 """Every pool of sglang's that is under the kit -> the geometries that each test run asks again,
 all of them where they are cheap."""
