@@ -71,14 +71,14 @@ class _Game:
             self.shortest = list(self.calls), error
 
     def finding(self, calls: list[str], error: Exception) -> LawBroken:
-        """The calls, and what came of the last."""
-        told = "; ".join(calls)
+        """The calls, and what came of the last, or of building alone."""
+        told = "; ".join(calls) or "as built"
         if isinstance(error, Differs):
             return LawBroken(told, expected=error.expected, got=error.got)
         if isinstance(error, LawBroken):
             return LawBroken(f"{told}; {error.call}", expected=error.expected, got=error.got)
         found = blamed(error)
-        told = "; ".join([*calls, found.call] if found.call else calls)
+        told = "; ".join([*calls, found.call]) if found.call else told
         return LawBroken(told, expected="no exception", got=found.told)
 
 
