@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproto.kernels import prefix_locations
-from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
 from .elements import check_element, check_geometry
+from .latent_commit import LatentCommit
 from .latent_format import PackedLatent, PlainLatent, latent_format
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
@@ -19,7 +18,7 @@ from .row_leaf import RowLeaf, locations_of, written_layer
 __all__ = ["MLALeaf"]
 
 
-class MLALeaf(RowLeaf):
+class MLALeaf(LatentCommit, RowLeaf):
     """A leaf of latent rows: buffers of `[size + page_size, 1, kv_cache_dim]`.
 
     The constructor takes the keywords in use today. `size` counts usable slots and is a
@@ -106,30 +105,6 @@ class MLALeaf(RowLeaf):
         local, loc = self._target(layer, loc_info, layer_id_override)
         width = self.kv_lora_rank + self.qk_rope_head_dim
         self._row.store_joined(self.kv_buffer[local], loc, _part(cache_k, loc, width, "cache_k"))
-
-    def set_kv_buffer_prefix_valid(
-        self,
-        layer: AttentionLayer | None,
-        loc_2d: Tensor,
-        commit_lens: Tensor,
-        cache_k: Tensor,
-        cache_v: Tensor | None,
-        k_scale: Scale = None,
-        v_scale: Scale = None,
-        *,
-        layer_id_override: int | None = None,
-    ) -> None:
-        """Store the accepted first drafts of each request, as `PrefixValidCommit` says.
-
-        :raises ValueError: for a scale: a latent row is stored as it is, or packed with its own.
-        """
-        if k_scale is not None or v_scale is not None:
-            raise ValueError(
-                "set_kv_buffer_prefix_valid: latent rows take no scale, k_scale and v_scale must "
-                "be None; nothing was written"
-            )
-        loc = prefix_locations(loc_2d, commit_lens)
-        self.set_kv_buffer(layer, loc, cache_k, cache_v, layer_id_override=layer_id_override)
 
     def set_mla_kv_buffer(
         self,

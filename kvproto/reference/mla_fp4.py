@@ -12,18 +12,17 @@ from kvproto.kernels import (
     FP8_DTYPES,
     dequantise_fp4,
     gather_rows,
-    prefix_locations,
     quantise_fp4,
     store_rows,
     to_fp8,
 )
-from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation, row_major
 
 from .block_layout import latent_block_traits, packed_latent_region, scale_region
 from .elements import check_geometry
 from .fp4 import check_fp4
 from .given_rows import given_rows
+from .latent_commit import LatentCommit
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .row_leaf import RowLeaf, locations_of, written_layer
@@ -33,7 +32,7 @@ __all__ = ["MLAFP4Leaf"]
 _SCHEME: Literal["fp4_mx16"] = "fp4_mx16"
 
 
-class MLAFP4Leaf(RowLeaf):
+class MLAFP4Leaf(LatentCommit, RowLeaf):
     """A leaf of packed latent rows `[size + page_size, 1, kv_cache_dim]`, latent first, in bytes.
 
     `kv_cache_dim` is half of both widths. Scales are `kv_scale_buffer`, UE8M0 bytes
@@ -114,30 +113,6 @@ class MLAFP4Leaf(RowLeaf):
         local, loc = self._target(layer, loc_info, layer_id_override)
         width = self.kv_lora_rank + self.qk_rope_head_dim
         self._store(local, loc, given_rows(cache_k, loc.shape[0], 1, width, "cache_k"))
-
-    def set_kv_buffer_prefix_valid(
-        self,
-        layer: AttentionLayer | None,
-        loc_2d: Tensor,
-        commit_lens: Tensor,
-        cache_k: Tensor,
-        cache_v: Tensor | None,
-        k_scale: Scale = None,
-        v_scale: Scale = None,
-        *,
-        layer_id_override: int | None = None,
-    ) -> None:
-        """Store the accepted first drafts of each request, as `PrefixValidCommit` says.
-
-        :raises ValueError: for a scale: rows are quantised with their own.
-        """
-        if k_scale is not None or v_scale is not None:
-            raise ValueError(
-                "set_kv_buffer_prefix_valid: latent rows take no scale, k_scale and v_scale must "
-                "be None; nothing was written"
-            )
-        loc = prefix_locations(loc_2d, commit_lens)
-        self.set_kv_buffer(layer, loc, cache_k, cache_v, layer_id_override=layer_id_override)
 
     def set_mla_kv_buffer(
         self,
