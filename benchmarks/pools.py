@@ -143,9 +143,9 @@ locations past the end and drop those of 0 and below, which sglang's do not look
 fp8. Demanded: as fast in every row, for which {AS_FAST} is enough: by so much the same call differs
 from run to run. Ratios are medians over interleaved rounds of one run, of the thread's own time.
 
-What is missed is missed by the fixed cost of a call, a few microseconds of Python: ours looks at
-every location before it writes. Rows are copied on one thread however many torch is given, and
-without numpy by torch, which is slower.
+Most of a small write is the fixed cost of a call, a few microseconds of Python: ours looks at
+every location before it writes, once for keys and values. Rows are copied on one thread however
+many torch is given, and without numpy by torch, which is slower.
 
 Not compared: reads and writes of latent parts and index keys, for which sglang has Triton kernels
 only, and host copies of its DSA pool, which wait for a CUDA device."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from .extremes import least
 from .index_page import SCALE_BYTES
 from .on_host import np
 from .row_items import Memory, item
@@ -19,7 +20,7 @@ __all__ = ["move_index_items"]
 def move_index_items(pages: Tensor, tgt_loc: Tensor, src_loc: Tensor, index_head_dim: int) -> None:
     """`move_index_keys` of dense tensors."""
     targets, sources = tgt_loc.numpy(), np.maximum(src_loc.numpy(), 0)
-    dropped = int(np.minimum.reduce(targets)) < 1
+    dropped = least(targets) < 1
     if dropped:
         kept = targets > 0
         targets, sources = targets[kept], sources[kept]

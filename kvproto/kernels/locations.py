@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from .assertion import holds
-from .on_host import np, on_host
+from .extremes import greatest
+from .on_host import on_host
 
 __all__ = ["INDEX_DTYPES", "check_locations", "is_location_list"]
 
@@ -43,4 +44,4 @@ def _all_below(loc: Tensor, rows: int) -> bool:
     if not on_host(loc):
         return holds((loc < rows).all())
     n = loc.shape[0]
-    return n == 0 or (int(loc) if n == 1 else int(np.maximum.reduce(loc.numpy()))) < rows
+    return n == 0 or (int(loc) if n == 1 else greatest(loc.numpy())) < rows

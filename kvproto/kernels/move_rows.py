@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .few_rows import move_one
 from .gather_rows import gather_rows
 from .locations import is_location_list
 from .on_host import on_host
+from .one_row import move_one
 from .row_items import move_items
 from .store_rows import store_rows
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import c_char
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from .extremes import greatest, least
 from .on_host import np
 
 if TYPE_CHECKING:
@@ -18,13 +20,33 @@ __all__ = ["Memory", "item", "move_items", "store_items"]
 Memory = c_char * (1 << 50)
 """Bytes from an address on: one type for any length, ctypes would make a type for each."""
 
+_FIRST = 1
+_ALL: Any = Memory.from_address(_FIRST)
+"""All addresses but that of nothing: an offset costs less than a buffer at each address."""
 
-def store_items(target: Tensor, loc: Tensor, rows: Tensor) -> None:
-    """Row `i` of dense `rows` to `loc[i]` of dense `target`; zeros to 0 for one of 0 or below.
+
+def store_items(loc: Tensor, slots: int, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Of every target of `slots` and its `rows`: row `i` to `loc[i]`; zeros to 0 for one below 1.
+
+    Targets are dense.
 
     :raises IndexError: for a location past the last row; nothing is written.
     """
-    _store(_buffer_items(target), loc.numpy(), _items(rows))
+    n = loc.shape[0]
+    index = _index(loc, n)
+    kept = None if least(index) > 0 else index > 0
+    into = index if kept is None else index[kept]
+    try:
+        for target, rows in sets:
+            if width := target.nbytes // slots:
+                dense = rows.contiguous()  # alive as long as its alias
+                items = _known_alias(target.data_ptr(), slots, width)
+                given = _alias(dense.data_ptr(), n, width)
+                items[into] = given if kept is None else given[kept]
+                if kept is not None:
+                    items[0] = b""  # padded with zeros
+    except IndexError:  # raised by the first of them, before anything is written
+        raise _past_the_end(greatest(index), slots) from None
 
 
 def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
@@ -34,51 +56,43 @@ def move_items(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
 
     :raises IndexError: for a location past the last row; nothing is moved.
     """
-    items, sources = _buffer_items(buffer), src_loc.numpy()
-    if (largest := int(np.maximum.reduce(sources))) >= len(items):
-        raise _past_the_end(largest, len(items))
-    _store(items, tgt_loc.numpy(), items.take(sources, mode="clip"))
-
-
-def _store(
-    items: NDArray[np.void], index: NDArray[np.signedinteger], rows: NDArray[np.void]
-) -> None:
-    dropped = int(np.minimum.reduce(index)) < 1
-    if dropped:
-        kept = index > 0
-        index, rows = index[kept], rows[kept]
-    try:
-        items[index] = rows
-    except IndexError:  # raised before anything is written
-        raise _past_the_end(int(index.max()), len(items)) from None
-    if dropped:
+    slots, targets, sources = buffer.shape[0], tgt_loc.numpy(), src_loc.numpy()
+    if (largest := max(greatest(targets), greatest(sources))) >= slots:
+        raise _past_the_end(largest, slots)
+    items = _known_alias(buffer.data_ptr(), slots, buffer.nbytes // slots)
+    rows = items.take(sources, mode="clip")
+    if least(targets) > 0:
+        items[targets] = rows
+    else:
+        kept = targets > 0
+        items[targets[kept]] = rows[kept]
         items[0] = b""  # padded with zeros
 
 
-def _items(rows: Tensor) -> NDArray[np.void]:
-    """An alias, valid as long as `rows` is."""
-    n = rows.shape[0]
-    return _alias(rows.data_ptr(), n, rows.nbytes // n)
+def _index(loc: Tensor, n: int) -> NDArray[np.signedinteger]:
+    """An alias; torch takes longer to make one."""
+    return np.ndarray(n, _integer(loc.itemsize), _ALL, loc.data_ptr() - _FIRST)
 
 
 def _alias(address: int, n: int, width: int) -> NDArray[np.void]:
-    memory: Any = Memory.from_address(address)
-    return np.ndarray(n, item(width), memory)
+    """`n` items from an address on, valid as long as the memory is."""
+    return np.ndarray(n, item(width), _ALL, address - _FIRST)
 
 
-# It follows from its arguments alone, and owns nothing: buffers are written again and again.
+# It follows from the arguments alone, and owns nothing: buffers are written again and again.
 _known_alias = lru_cache(maxsize=1024)(_alias)
-
-
-def _buffer_items(buffer: Tensor) -> NDArray[np.void]:
-    n = buffer.shape[0]
-    return _known_alias(buffer.data_ptr(), n, buffer.nbytes // n)
 
 
 @cache
 def item(width: int) -> np.dtype[np.void]:
     """So many bytes."""
     return np.dtype((np.void, width))
+
+
+@cache
+def _integer(width: int) -> np.dtype[np.signedinteger]:
+    """Of so many bytes."""
+    return np.dtype(f"i{width}")
 
 
 def _past_the_end(largest: int, rows: int) -> IndexError:

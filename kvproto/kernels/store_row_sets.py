@@ -7,6 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .locations import check_locations, is_location_list
+from .on_host import on_host
+from .one_row import store_one
+from .row_items import store_items
 from .row_words import row_words
 
 __all__ = ["store_row_sets"]
@@ -18,9 +22,31 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     The same as `store_rows` for each, with what follows from the locations worked out once.
     Targets may differ in width and dtype; of duplicate locations a row may win in one target
     that loses in another.
+
+    :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
+    if _stored_on_host(loc, sets):
+        return
+    for target, _ in sets:
+        check_locations(loc, target.shape[0])
     kept, index = loc > 0, loc.clamp(min=0).to(torch.int64)
     for target, rows in sets:
         into, given = row_words(target, rows)
         mask = kept.view(-1, *(1,) * (given.dim() - 1))
         into.index_copy_(0, index, torch.where(mask, given, torch.zeros_like(given[:1])))
+
+
+def _stored_on_host(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> bool:
+    if not is_location_list(loc) or not on_host(loc, *[target for target, _ in sets]):
+        return False
+    n, slots = loc.shape[0], sets[0][0].shape[0]
+    for target, rows in sets:
+        if rows.dtype != target.dtype or not rows.is_cpu or target.shape[0] != slots:
+            return False
+        if not slots or rows.nbytes * slots != target.nbytes * n:
+            return False
+    if n == 1:
+        store_one(int(loc), slots, sets)
+    elif n:
+        store_items(loc, slots, sets)
+    return True

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import torch
 from torch import Tensor
 
-from .few_rows import FEW, store_few
-from .locations import INDEX_DTYPES, check_locations
+from .locations import is_location_list
 from .on_host import on_host
+from .one_row import store_one
 from .row_items import store_items
-from .row_words import row_words
+from .store_row_sets import store_row_sets
 
 __all__ = ["store_rows"]
 
@@ -25,24 +22,21 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
-    if _stored_on_host(target, loc, rows):
-        return
-    check_locations(loc, target.shape[0])
-    into, given = row_words(target, rows)
-    kept = (loc > 0).view(-1, *(1,) * (given.dim() - 1))
-    index = loc.clamp(min=0).to(torch.int64)
-    into.index_copy_(0, index, torch.where(kept, given, torch.zeros_like(given[:1])))
+    if not _stored_on_host(target, loc, rows):
+        store_row_sets(loc, ((target, rows),))
 
 
 def _stored_on_host(target: Tensor, loc: Tensor, rows: Tensor) -> bool:
-    if loc.dim() != 1 or loc.dtype not in INDEX_DTYPES or not on_host(target, loc):
+    """What `store_row_sets` does for several: for a few rows the loop over one would be felt."""
+    if not is_location_list(loc) or not on_host(target, loc):
         return False
-    n, given = loc.numel(), rows.nbytes
-    if rows.dtype != target.dtype or given * target.shape[0] != target.nbytes * n:
+    n, slots, given = loc.shape[0], target.shape[0], rows.nbytes
+    if not slots or rows.dtype != target.dtype or not rows.is_cpu:
         return False
-    if given and n <= FEW:
-        slots = cast("list[int]", loc.tolist())  # pyright: ignore[reportUnknownMemberType]
-        store_few(target, slots, rows.contiguous())
-    elif given:
-        store_items(target, loc, rows.contiguous())
+    if given * slots != target.nbytes * n:
+        return False
+    if n == 1:
+        store_one(int(loc), slots, ((target, rows),))
+    elif n:
+        store_items(loc, slots, ((target, rows),))
     return True

@@ -32,6 +32,8 @@ class HostPages(HostFreeList):
     ) -> None:
         super().__init__(capacity, need_sort=need_sort, strict=strict, newest_first=newest_first)
         self.page_size = page_size
+        # An array: a plain number is made one in every shift.
+        self._shift: NDArray[np.int64] = np.array(page_size.bit_length() - 1)
         # Copied from: faster than to compute them anew.
         self._slots = np.arange((capacity + 1) * page_size).reshape(-1, page_size)
 
@@ -97,7 +99,7 @@ class HostPages(HostFreeList):
         """An array of its own, whatever becomes of the caller's."""
         if self.page_size & (self.page_size - 1):
             return slots // self.page_size
-        return slots >> (self.page_size.bit_length() - 1)
+        return slots >> self._shift
 
 
 def _tensor(array: NDArray[np.integer]) -> Tensor:

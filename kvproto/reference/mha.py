@@ -16,7 +16,7 @@ from .mha_layout import mha_traits
 from .row_layouts import RowGeometry, RowKind, RowLayoutName, misfit
 from .row_leaf import RowLeaf, locations_of, written_layer
 from .row_side import RowSide, as_stored, zeros_for
-from .row_stores import RowStore
+from .row_stores import RowStore, store_both
 
 __all__ = ["MHALeaf"]
 
@@ -141,8 +141,8 @@ class MHALeaf(RowLeaf):
         loc = locations_of(loc_info)
         k_rows = self._rows(cache_k, loc, self.head_dim, k_scale, "cache_k")
         v_rows = self._rows(cache_v, loc, self.v_head_dim, v_scale, "cache_v")
-        self._keys.stores[local].store(loc, k_rows)
-        self._values.stores[local].store(loc, v_rows)
+        keys, values = self._keys.stores[local], self._values.stores[local]
+        store_both(loc, (keys, k_rows), (values, v_rows))
 
     def set_kv_buffer_prefix_valid(
         self,

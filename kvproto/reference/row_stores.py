@@ -14,11 +14,12 @@ from kvproto.kernels import (
     gather_tiled_rows,
     move_rows,
     move_tiled_rows,
+    store_row_sets,
     store_rows,
     store_tiled_rows,
 )
 
-__all__ = ["RowStore", "SlotRows", "TiledRows"]
+__all__ = ["RowStore", "SlotRows", "TiledRows", "store_both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,13 @@ class TiledRows:
 
 
 RowStore: TypeAlias = SlotRows | TiledRows
+
+
+def store_both(loc: Tensor, keys: tuple[RowStore, Tensor], values: tuple[RowStore, Tensor]) -> None:
+    """Put the rows of both sides at the same locations; 0 and below are dropped."""
+    (k_store, k_rows), (v_store, v_rows) = keys, values
+    if isinstance(k_store, SlotRows) and isinstance(v_store, SlotRows):
+        store_row_sets(loc, ((k_store.buffer, k_rows), (v_store.buffer, v_rows)))
+    else:
+        k_store.store(loc, k_rows)
+        v_store.store(loc, v_rows)

@@ -159,3 +159,31 @@ def test_several_sets_are_stored_as_one_by_one(locations: list[int], dtype: torc
     for target, rows in zip(apart, sets, strict=True):
         store_rows(target, loc, rows)
     assert all(torch.equal(a, b) for a, b in zip(once, apart, strict=True))
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+@pytest.mark.parametrize("slots", [(SLOTS, SLOTS), (SLOTS + 1, SLOTS)])
+def test_a_location_past_the_end_stops_all_sets(n: int, slots: tuple[int, int]) -> None:
+    """The target that comes first may have the slot that the other has not."""
+    targets = [torch.zeros(each, 2, 3) for each in slots]
+    loc = torch.arange(SLOTS - n + 1, SLOTS + 1)
+    with pytest.raises(IndexError):
+        store_row_sets(loc, [(target, rows_of(n)) for target in targets])
+    assert not any(target.any() for target in targets)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_rows_of_sets_have_any_strides(n: int) -> None:
+    targets, wide = [torch.zeros(SLOTS + 1, 2, 3) for _ in "ab"], rows_of(2 * n)
+    loc = torch.arange(1, n + 1)
+    store_row_sets(loc, [(targets[0], wide[::2]), (targets[1], wide[1::2])])
+    assert torch.equal(targets[0][loc], wide[::2])
+    assert torch.equal(targets[1][loc], wide[1::2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_rows_that_are_nowhere_are_not_read(n: int) -> None:
+    """Only an address of this process's memory may be copied from."""
+    target, rows = torch.zeros(SLOTS + 1, 2, 3), rows_of(n).to("meta")
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        store_rows(target, torch.arange(1, n + 1), rows)
