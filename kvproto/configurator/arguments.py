@@ -45,12 +45,12 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "config", metavar="CONFIG", help="a model's config.json, or an example's name"
     )
-    memory = {"--memory": "80GiB", "--weights": "0"}
-    parser.add_argument("--memory", default=memory["--memory"], help="of one device (80GiB)")
+    parser.add_argument("--memory", default="80GiB", help="of one device (80GiB)")
+    parser.add_argument("--weights", default="0", help="bytes of them on one device (0)")
     parser.add_argument(
-        "--weights", default=memory["--weights"], help="bytes of them on one device"
+        "--reserved", default="0", help="bytes taken once caches are sized, as for images (0)"
     )
-    readers: dict[str, Callable[[str], Any]] = {"memory": str, "weights": str}
+    readers: dict[str, Callable[[str], Any]] = {"memory": str, "weights": str, "reserved": str}
     for name, count, text in _COUNTS:
         parser.add_argument(name, type=int, default=count, metavar="N", help=_with(text, count))
         readers[_key(name)] = int

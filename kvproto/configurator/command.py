@@ -97,6 +97,7 @@ def _plan(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
         free_bytes=max(memory - weights, 0),
         total_bytes=memory,
         static_fraction=arguments.static_fraction,
+        reserved_bytes=read_bytes(arguments.reserved, "--reserved"),
     )
     ranks = ParallelLayout(
         tp_size=arguments.tp,

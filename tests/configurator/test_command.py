@@ -51,6 +51,12 @@ def test_options_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("256.00 KiB") == 2
 
 
+def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "llama", "--reserved", "8GiB", "--weights", "16GiB")
+    assert status == 0
+    assert "48.00 GiB for caches" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

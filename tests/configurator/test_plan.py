@@ -297,3 +297,18 @@ def test_memory_that_is_spent_says_the_least_fraction() -> None:
     with pytest.raises(PlanError, match=r"nothing is left for caches; give more than 0\.900"):
         _ = budget.cache_bytes
     assert replace(budget, static_fraction=0.95).cache_bytes == pytest.approx(5 * GIB, rel=1e-6)
+
+
+UNRELATED: dict[str, dict[str, Any]] = {
+    "llama": {"swa_full_tokens_ratio": 0.3, "dsa_rows": "raw", "state": StateOptions(slots=7)},
+    "deepseek_v3": {"swa_full_tokens_ratio": 0.3, "window_pools": False, "prefix_cache": False},
+    "gpt_oss": {"dsa_rows": "raw", "state": StateOptions(full_memory_ratio=3.0)},
+    "qwen3_next": {"swa_full_tokens_ratio": 0.3, "dsa_rows": "raw", "window_pools": False},
+}
+
+
+@given(st.sampled_from(sorted(UNRELATED)), st.data())
+def test_options_of_other_kinds_of_layers_change_nothing(name: str, data: st.DataObject) -> None:
+    changed = data.draw(st.lists(st.sampled_from(sorted(UNRELATED[name])), unique=True))
+    given_ones = {key: UNRELATED[name][key] for key in data.draw(st.permutations(changed))}
+    assert planned(name, page_size=64, **given_ones) == planned(name, page_size=64)
