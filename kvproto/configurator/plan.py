@@ -12,6 +12,7 @@ from kvproto.protocols import (
     PlatformCapabilities,
     StatePoolRequest,
     bytes_of_pool,
+    bytes_of_state,
     bytes_per_state_slot,
     bytes_per_token,
 )
@@ -106,6 +107,12 @@ class _Stage:
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
 
+    def state(self, sizes: StateSizes | None) -> StatePoolRequest | None:
+        """The stage's state in these sizes; None for a stage that keeps none."""
+        if self.leaves.state is None or sizes is None:
+            return None
+        return sizes.asked(self.leaves.state)
+
     def tokens(
         self,
         cache_bytes: int,
@@ -115,7 +122,8 @@ class _Stage:
         parallel: ParallelLayout,
     ) -> Tokens | None:
         """What fits beside the state; None for a stage whose tokens cost nothing."""
-        left = cache_bytes - (state.bytes_of(self.slot_bytes) if state else 0)
+        asked = self.state(state)
+        left = cache_bytes - (0 if asked is None else bytes_of_state(asked))
         demand = window_demand(options, parallel, shape.window) if shape.window else None
         if demand is not None and self.costs.full and self.costs.window:
             return fit_beside(left, self.costs, demand)
@@ -206,7 +214,7 @@ def _planned(
     state: StateSizes | None,
 ) -> PoolPlan:
     leaves = stage.leaves
-    planned_state = None if leaves.state is None or state is None else _state(leaves.state, state)
+    planned_state = stage.state(state)
     running = concurrency(
         options,
         parallel,
@@ -248,11 +256,6 @@ def _context(shape: ModelShape, options: ServingOptions) -> int:
             "context_len", None, f"the config of '{shape.model_type}' states none", "give one"
         )
     return length
-
-
-def _state(request: StatePoolRequest, sizes: StateSizes) -> StatePoolRequest:
-    rows = sizes.scratch_rows if sizes.draft_tokens else None
-    return replace(request, size=sizes.slots, spec_state_size=rows)
 
 
 def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from kvproto.protocols import StatePoolRequest
 
 from .options import ServingOptions
 from .parallel import ParallelLayout
@@ -20,12 +22,10 @@ class StateSizes:
 
     slots: int
     scratch_rows: int
-    draft_tokens: int = 0
 
-    def bytes_of(self, slot_bytes: int) -> int:
-        """Bytes of all of it, one reserved slot and one reserved row included."""
-        scratch = (self.scratch_rows + 1) * self.draft_tokens if self.draft_tokens else 0
-        return (self.slots + 1 + scratch) * slot_bytes
+    def asked(self, request: StatePoolRequest) -> StatePoolRequest:
+        """A stage's request, for these many."""
+        return replace(request, size=self.slots, spec_state_size=self.scratch_rows or None)
 
 
 def slots_per_request(options: ServingOptions) -> int:
@@ -78,9 +78,7 @@ def state_sizes(
             "raise it, or give the caches more memory",
         )
     rows = min(per_group, slots // each) if per_group is not None else slots // each
-    return StateSizes(
-        slots=slots, scratch_rows=rows if draft_tokens else 0, draft_tokens=draft_tokens
-    )
+    return StateSizes(slots=slots, scratch_rows=rows if draft_tokens else 0)
 
 
 def _by_memory(share: float, slot_bytes: int, each: int, draft_tokens: int) -> int:

@@ -20,6 +20,7 @@ class CapabilityError(TypeError):
 def supports(obj: object, protocol: TypeForm[P], /) -> TypeIs[P]:
     """Has the object this capability? The same answer as `isinstance`, at half its cost."""
     try:
+        # A form that is no class is no key either: KeyError, and the slow way below.
         answer = answers[protocol][type(obj)]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
     except KeyError:
         pass

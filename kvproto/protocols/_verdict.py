@@ -57,6 +57,7 @@ class Verdict:
 def attributes_of(instance: object) -> Mapping[str, object]:
     """What was assigned to this very object; empty where its class keeps no `__dict__`."""
     try:
+        # Not `vars`, which would ask the object; the checkers know no type for what this gives.
         return object.__getattribute__(instance, "__dict__")  # type: ignore[no-any-return]
     except AttributeError:
         return {}

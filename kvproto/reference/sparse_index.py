@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.kernels import check_locations, store_row_sets
+from kvproto.kernels import store_row_sets
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, LayerTransferCounter, PoolTraits, WriteLocation
 
@@ -256,7 +256,6 @@ class SparseIndexLeaf(PartedRows):
 
     def _store(self, loc_info: Tensor | WriteLocation, rows: Sequence[HeadRows]) -> None:
         loc = locations_of(loc_info)
-        check_locations(loc, self.size + self.page_size)
         store_row_sets(loc, [each.stored(loc.shape[0]) for each in rows])
 
     def get_sparse_kv_buf_infos(self) -> tuple[list[int], list[int], list[int]]:

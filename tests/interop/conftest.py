@@ -11,20 +11,30 @@ from tests.interop.verdicts import Verdicts
 
 
 @pytest.fixture(scope="session")
-def answers() -> dict[str, Any]:
-    """What sglang's real pools answer, asked in one process of `.interop-venv`."""
-    return report.run_probe(_python())
-
-
-@pytest.fixture(scope="session")
-def sample() -> Verdicts:
-    """What the kit finds in them, in the geometries of the sample."""
-    return report.run_laws(_python(), "--sample")
-
-
-def _python() -> str:
+def interop_python() -> str:
+    """The interpreter of `.interop-venv`; without it the test is skipped, and says why."""
     python = make_venv.usable_python()
     if python is None:
         why = make_venv.cannot_run() or make_venv.not_built()
         pytest.skip(f"sglang interop did not run: {why}")
     return python
+
+
+@pytest.fixture(scope="session")
+def answers(interop_python: str) -> dict[str, Any]:
+    """What sglang's real pools answer, asked in one process of `.interop-venv`."""
+    return report.run_probe(interop_python)
+
+
+@pytest.fixture(scope="session")
+def sample(interop_python: str) -> Verdicts:
+    """What the kit finds in them, in the geometries of the sample."""
+    return report.run_laws(interop_python, "--sample")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A line that says whether sglang was there: passed tests alone do not show it."""
+    ran = [r for r in terminalreporter.stats.get("passed", ()) if "tests/interop/" in r.nodeid]
+    python = make_venv.usable_python()
+    beside = "beside the real sglang" if python else "without sglang"
+    terminalreporter.write_line(f"tests/interop: {len(ran)} passed {beside}")

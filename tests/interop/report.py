@@ -15,7 +15,7 @@ from typing import Any
 from tests.interop import make_venv
 from tests.interop.verdicts import Verdicts, grouped
 
-__all__ = ["RESULTS", "ProbeFailed", "rendered", "run_laws", "run_probe"]
+__all__ = ["RESULTS", "ProbeFailed", "answers_of", "rendered", "run_laws", "run_probe"]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -40,7 +40,7 @@ def run_probe(python: str) -> dict[str, Any]:
 
     :raises ProbeFailed: with the end of what the process said.
     """
-    return _answers(python, "tests.interop.probe", seconds=300)
+    return answers_of(python, "tests.interop.probe")
 
 
 def run_laws(python: str, *arguments: str) -> Verdicts:
@@ -48,10 +48,14 @@ def run_laws(python: str, *arguments: str) -> Verdicts:
 
     :raises ProbeFailed: as above.
     """
-    return _answers(python, "tests.interop.laws", *arguments, seconds=3600)
+    return answers_of(python, "tests.interop.laws", *arguments, seconds=3600)
 
 
-def _answers(python: str, module: str, *arguments: str, seconds: int) -> dict[str, Any]:
+def answers_of(python: str, module: str, *arguments: str, seconds: int = 300) -> dict[str, Any]:
+    """What a module prints last, an object of JSON, when `python` runs it.
+
+    :raises ProbeFailed: with the end of what the process said.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SGLANG_", "KVPROTO_"))}
         done = subprocess.run(

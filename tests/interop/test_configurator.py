@@ -7,19 +7,11 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.interop import make_venv
-
 PAGE = (Path(__file__).parents[2] / "docs" / "configurator.md").read_text()
 ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
 
 
-def functions() -> set[str]:
-    python = make_venv.usable_python()
-    if python is None:
-        why = make_venv.cannot_run() or make_venv.not_built()
-        pytest.skip(f"sglang interop did not run: {why}")
+def functions(python: str) -> set[str]:
     (module,) = (Path(python).parents[1] / "lib").glob(
         "python3*/site-packages/sglang/srt/mem_cache/kv_cache_configurator.py"
     )
@@ -28,10 +20,10 @@ def functions() -> set[str]:
     return {n.name for body in bodies for n in body if isinstance(n, ast.FunctionDef)}
 
 
-def test_every_function_has_a_row() -> None:
+def test_every_function_has_a_row(interop_python: str) -> None:
     named = [name for row in ROWS for name in re.findall(r"`(\w+)`", row[0])]
     assert len(named) == len(set(named))
-    assert set(named) == functions()
+    assert set(named) == functions(interop_python)
 
 
 def test_every_name_of_ours_is_there() -> None:

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from typing import Any
 
 import pytest
 
 from kvproto.configurator import ModelShape, example_config, example_names
-from tests.interop import make_venv
-from tests.interop.report import ENVIRONMENT
+from tests.interop import report
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    python = make_venv.usable_python()
-    if python is None:
-        pytest.skip(
-            f"sglang interop did not run: {make_venv.cannot_run() or make_venv.not_built()}"
-        )
-    scratch = str(tmp_path_factory.mktemp("sglang"))
-    done = subprocess.run(
-        [python, "-m", "tests.interop.model_configs"],
-        env=os.environ | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch},
-        cwd=scratch,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+def theirs(interop_python: str) -> dict[str, Any]:
+    return report.answers_of(interop_python, "tests.interop.model_configs")
 
 
 @pytest.mark.parametrize("name", example_names())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from math import ceil
 from typing import Any
 
@@ -21,30 +18,13 @@ from kvproto.configurator import (
     plan,
 )
 from kvproto.protocols import SWAPoolRequest, bytes_per_token
-from tests.interop import make_venv
-from tests.interop.report import ENVIRONMENT
+from tests.interop import report
 from tests.interop.sizing_cases import CASES, SizingCase
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    python = make_venv.usable_python()
-    if python is None:
-        why = make_venv.cannot_run() or make_venv.not_built()
-        pytest.skip(f"sglang interop did not run: {why}")
-    scratch = str(tmp_path_factory.mktemp("sglang"))
-    done = subprocess.run(
-        [python, "-m", "tests.interop.sizing"],
-        env=os.environ | ENVIRONMENT | {"SGLANG_CACHE_DIR": scratch},
-        cwd=scratch,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+def theirs(interop_python: str) -> dict[str, Any]:
+    return report.answers_of(interop_python, "tests.interop.sizing")
 
 
 def ours(case: SizingCase, more: int = 0) -> PoolPlan:
