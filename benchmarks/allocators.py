@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .interleaved import Samples, in_interop_venv, interleave, ratio
-from .report import machine_facts, markdown_table, print_table, verdict, write_section
+from .report import machine_facts, markdown_table, not_compared, print_table, verdict, write_section
 
 __all__ = ["CASES", "main", "measure"]
 
@@ -130,6 +130,8 @@ def main() -> int:
     samples = found or measure(options.rounds, with_sglang=False)
     (header, rows), missed = _table(samples), _missed(samples)
     print_table(machine_facts(), header, rows)
+    if found is None:
+        return not_compared()
     print(verdict(missed))
     if options.write:
         body = [_introduction(options.rounds), markdown_table(header, rows), verdict(missed)]
@@ -187,9 +189,9 @@ does not look at. Demanded: at least as fast everywhere, {PAGED_AT_LEAST:.0f} ti
 pages, and within twice its own time from 1e5 to 1e7 slots. Ratios are medians over interleaved
 rounds of one run, of the thread's own time.
 
-At 1e5 slots sglang's list of free pages is 50 KB, and copying it on every free costs little. Of
-what ours spends on `free_segment` there, a third is the allocation, and a fifth the check that
-every page is owned, and once only."""
+At 1e5 slots sglang's list of free pages is 50 KB, and copying it on every free costs little. What
+ours spends on `free_segment` there is fixed: the calls, the allocation, and the check that every
+page is owned, and once only."""
 
 
 if __name__ == "__main__":

@@ -190,8 +190,8 @@ def _beartype_protocol() -> Any:
     return BeartypeSWA
 
 
-def main() -> None:
-    """Print the table; with --write also into docs/benchmarks.md."""
+def main() -> int:
+    """Print the table; with --write also into docs/benchmarks.md. 1 where a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=51, help="samples per statement")
     parser.add_argument("--write", action="store_true", help="update docs/benchmarks.md")
@@ -203,6 +203,7 @@ def main() -> None:
     if options.write:
         body = [_introduction(options.rounds), markdown_table(header, rows), _over_limits(timings)]
         write_section("capability_check", "\n\n".join(body))
+    return 1 if _over(timings) else 0
 
 
 def _rows(timings: Timings) -> list[tuple[str, ...]]:
@@ -219,12 +220,16 @@ def _rows(timings: Timings) -> list[tuple[str, ...]]:
     return rows
 
 
-def _over_limits(timings: Timings) -> str:
-    over = [
+def _over(timings: Timings) -> list[str]:
+    return [
         each.name
         for each in COMPARISONS
         if each.limit is not None and timings.ratio(each.name, each.to) > each.limit
     ]
+
+
+def _over_limits(timings: Timings) -> str:
+    over = _over(timings)
     return f"Over its limit: {', '.join(over)}." if over else "All within their limits."
 
 
@@ -240,4 +245,4 @@ Ratios are medians over interleaved rounds of one run."""
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

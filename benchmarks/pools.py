@@ -23,7 +23,7 @@ from kvproto.reference import DSALeaf, MHALeaf, MLALeaf
 from .c_rows import row_loops
 from .interleaved import Samples, in_interop_venv, interleave, ratio
 from .pool_cases import CASES, POOLS, Case
-from .report import machine_facts, markdown_table, print_table, verdict, write_section
+from .report import machine_facts, markdown_table, not_compared, print_table, verdict, write_section
 from .row_cases import AT_LEAST, ROW_CASES, Calls, row_calls
 
 __all__ = ["main", "measure"]
@@ -88,11 +88,14 @@ def main() -> int:
     if options.measure:
         json.dump(measure(options.rounds, with_sglang=True), sys.stdout)
         return 0
-    samples = in_interop_venv("benchmarks.pools", options.rounds) or measure(options.rounds, False)
+    found = in_interop_venv("benchmarks.pools", options.rounds)
+    samples = found or measure(options.rounds, False)
     tables = {"pools": list(_pool_rows(samples)), "rows": list(_row_rows(samples))}
     missed = list(_missed(samples))
     for name, rows in tables.items():
         print_table(f"{name}, {machine_facts()}", HEADERS[name], rows)
+    if found is None:
+        return not_compared()
     print(verdict(missed))
     if options.write:
         parts = [markdown_table(HEADERS[name], rows) for name, rows in tables.items() if rows]
@@ -127,6 +130,9 @@ def _missed(samples: dict[str, Samples]) -> Iterator[str]:
     for row in _pool_rows(samples):
         if float(row[-1]) < AS_FAST:
             yield f"{', '.join(row[:4])} tokens: {row[-1]} times sglang's speed, wanted {AS_FAST}"
+    for name, against, rows in ROW_CASES:
+        if against not in samples[f"{name}, {rows}"]:
+            yield f"{name}, {rows} rows: {against} could not be measured"
     for name, n, _, faster, wanted, against in _row_rows(samples):
         if float(faster) < float(wanted):
             yield f"{name}, {n} rows: {faster} times the speed of {against}, wanted {wanted}"

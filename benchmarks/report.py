@@ -9,7 +9,14 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["machine_facts", "markdown_table", "print_table", "verdict", "write_section"]
+__all__ = [
+    "machine_facts",
+    "markdown_table",
+    "not_compared",
+    "print_table",
+    "verdict",
+    "write_section",
+]
 
 Row = tuple[str, ...]
 
@@ -46,6 +53,12 @@ def markdown_table(header: Row, rows: Sequence[Row]) -> str:
 def verdict(missed: Sequence[str]) -> str:
     """A line for every demand that is not met."""
     return "\n".join(f"Missed: {line}." for line in missed) or "All as demanded."
+
+
+def not_compared() -> int:
+    """Say that sglang was not there: nothing is written then, and it is no success."""
+    print("not compared with sglang: nothing was demanded, and nothing is written")
+    return 2
 
 
 def write_section(name: str, body: str, page: Path = _PAGE) -> None:

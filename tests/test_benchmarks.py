@@ -21,7 +21,8 @@ ROOT = Path(__file__).parent.parent
 NOISE = 1.15
 ATTEMPTS = 3
 
-# The instance's `__dict__` is read on every check, which alone costs more than today's gate.
+# They miss their limit, as the page says: the instance's `__dict__` is read on every check, which
+# alone costs more than today's gate. This holds them to what they cost.
 PER_INSTANCE = ("unadopted pool, hit", "unadopted pool, miss")
 PER_INSTANCE_LIMIT = 4.0
 
@@ -42,7 +43,7 @@ def over(comparisons: list[Comparison]) -> list[str]:
     return found
 
 
-def test_no_limit_is_exceeded() -> None:
+def test_limits_hold_but_for_unadopted_pools_which_stay_below_four_gates() -> None:
     """What is over the limit in every one of three runs is no noise."""
     names = {each.name for each in limited()}
     assert {"declared pool, hit", "pools.swa is not None", "supports, hit"} <= names
@@ -135,6 +136,35 @@ def test_a_missed_ratio_is_the_exit_status(
     monkeypatch.setattr(sys, "argv", ["benchmark"])
     assert module.main() == status
     assert ("Missed: " in capsys.readouterr().out) == bool(status)
+
+
+@pytest.mark.parametrize(
+    ("module", "alone"),
+    [
+        (pools, {f"{name}, {n}": {"kvproto": [1.0]} for name, _, n in ROW_CASES}),
+        (
+            allocators,
+            {
+                name: {f"kvproto {s:.0e}": [1.0] for s in allocators.SIZES}
+                for name in allocators.CASES
+            },
+        ),
+    ],
+)
+def test_without_sglang_nothing_is_a_success_or_written(
+    module: Any,
+    alone: dict[str, Samples],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(module, "in_interop_venv", lambda *_: None)
+    monkeypatch.setattr(module, "measure", lambda *_, **__: alone)
+    monkeypatch.setattr(module, "write_section", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--write"])
+    assert module.main() == 2
+    said = capsys.readouterr().out
+    assert "not compared with sglang" in said
+    assert "All as demanded" not in said
 
 
 def test_a_section_replaces_only_itself(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def request_pool_request(
         size=running.max_running_requests,
         max_context_len=context_len + _SLACK_OF_A_ROW + drafted,
         device=options.device,
-        pre_alloc_size=options.pre_alloc_size if options.role == "decode" else 0,
+        pre_alloc_size=options.rows_to_come,
         enable_memory_saver=options.enable_memory_saver,
     )
     if state is None:

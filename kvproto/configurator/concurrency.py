@@ -43,9 +43,9 @@ def concurrency(
     :raises PlanError: where not one request can run.
     """
     limits: dict[Limit, int] = {}
-    asked = options.max_running_requests
+    asked = parallel.requests_of_group(options.max_running_requests)
     if asked is not None:
-        limits["max_running_requests"] = max(1, asked // parallel.dp_attention_size)
+        limits["max_running_requests"] = asked
     limits["tokens"] = tokens // _TOKENS_A_REQUEST
     if state_slots is not None:
         limits["state_slots"] = state_slots // slots_per_request(options)

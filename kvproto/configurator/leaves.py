@@ -150,7 +150,8 @@ class _Maker:
             )
         if not index.weighed or index.kpool == 1:
             return {"index_kpool": index.kpool}
-        if self.options.max_running_requests is None:
+        running = self.parallel.requests_of_group(self.options.max_running_requests)
+        if running is None:
             raise PlanError(
                 "max_running_requests",
                 None,
@@ -162,7 +163,7 @@ class _Maker:
             "index_kpool": index.kpool,
             "index_kpool_compress": True,
             "tail_extra_slots": 0 if speculative is None else speculative.draft_tokens,
-            "max_running_requests": self.options.max_running_requests + self.options.pre_alloc_size,
+            "max_running_requests": running + self.options.rows_to_come,
         }
 
     def _packs(self, geometry: LatentGeometry) -> bool:

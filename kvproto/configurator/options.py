@@ -99,6 +99,11 @@ class ServingOptions:
     state: StateOptions = field(default_factory=StateOptions)
     speculative: SpeculativeOptions | None = None
 
+    @property
+    def rows_to_come(self) -> int:
+        """Rows of requests that do not run yet: `pre_alloc_size` on an instance that decodes."""
+        return self.pre_alloc_size if self.role == "decode" else 0
+
     def __post_init__(self) -> None:
         for name in _COUNTS:
             _at_least_one(name, getattr(self, name))

@@ -64,6 +64,10 @@ class ParallelLayout:
         """Ranks among which a layer's heads are split."""
         return self.attention_ranks // self.dcp_size
 
+    def requests_of_group(self, running: int | None) -> int | None:
+        """Of so many requests at once, those of one attention group; at least one."""
+        return None if running is None else max(1, running // self.dp_attention_size)
+
     def stage(self, rank: int, layer_num: int) -> range:
         """Global layer ids of a pipeline stage; the last stages have the odd layers.
 

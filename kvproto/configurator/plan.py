@@ -30,7 +30,7 @@ from .pool_plan import PoolPlan
 from .refusals import refuse
 from .shape import ModelShape
 from .stage import Stage
-from .state_budget import StateSizes, slots_per_request, state_sizes
+from .state_budget import StateSizes, check_state_fits, slots_per_request, state_sizes
 from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
 from .window_demand import window_demand
 
@@ -151,9 +151,11 @@ def _common_state(
         return None
     drafted = dearest.leaves.state.speculative_num_draft_tokens or 0
     rows_cost = any(stage.costs.full or stage.costs.window for stage in stages)
-    return state_sizes(
+    sizes = state_sizes(
         cache_bytes, dearest.slot_bytes, options, parallel, drafted, rows_cost=rows_cost
     )
+    check_state_fits(sizes.asked(dearest.leaves.state), cache_bytes, options)
+    return sizes
 
 
 def _fewest(

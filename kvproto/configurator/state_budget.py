@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvproto.protocols import StatePoolRequest
+from kvproto.protocols import StatePoolRequest, bytes_of_state
 
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 
-__all__ = ["StateSizes", "slots_per_request", "state_sizes"]
+__all__ = ["StateSizes", "check_state_fits", "slots_per_request", "state_sizes"]
 
 _SLOTS_OF_A_CACHED_REQUEST = 3
 """Its own, and two of prefixes that it was made from and that it leaves behind."""
@@ -60,8 +60,7 @@ def state_sizes(
     :raises PlanError: where not one slot fits.
     """
     each = slots_per_request(options)
-    running = options.max_running_requests
-    per_group = None if running is None else max(1, running // parallel.dp_attention_size)
+    per_group = parallel.requests_of_group(options.max_running_requests)
     if options.state.slots is not None:
         slots = options.state.slots // parallel.dp_attention_size
     elif not options.prefix_cache and per_group is not None:
@@ -79,6 +78,23 @@ def state_sizes(
         )
     rows = min(per_group, slots // each) if per_group is not None else slots // each
     return StateSizes(slots=slots, scratch_rows=rows if draft_tokens else 0)
+
+
+def check_state_fits(request: StatePoolRequest, cache_bytes: int, options: ServingOptions) -> None:
+    """State by memory fits; slots that were stated, or one for each request, may not.
+
+    :raises PlanError: naming what was stated.
+    """
+    needed = bytes_of_state(request)
+    if needed <= cache_bytes:
+        return
+    stated = options.state.slots is not None
+    raise PlanError(
+        "slots" if stated else "max_running_requests",
+        options.state.slots if stated else options.max_running_requests,
+        f"their state takes {needed} bytes, and caches have {cache_bytes}",
+        "lower it, or give the caches more memory",
+    )
 
 
 def _by_memory(share: float, slot_bytes: int, each: int, draft_tokens: int) -> int:

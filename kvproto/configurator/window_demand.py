@@ -17,7 +17,8 @@ def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int
     A request holds its window, the tokens written since the last eviction, a page that is not
     whole, and what a decode step may add.
     """
-    requests, chunk = options.max_running_requests, options.chunked_prefill_size
+    requests = parallel.requests_of_group(options.max_running_requests)
+    chunk = options.chunked_prefill_size
     if requests is None or options.prefix_cache or (options.role != "decode" and not chunk):
         return None
     page = options.page_size
@@ -25,9 +26,9 @@ def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int
     drafted = 1 if speculative is None else speculative.draft_tokens
     stale = options.window_eviction_interval * drafted
     held = window + stale + page + _added_by_a_step(options)
-    total = held * max(1, requests // parallel.dp_attention_size)
+    total = held * requests
     if options.role == "decode":
-        total += (window + page) * options.pre_alloc_size
+        total += (window + page) * options.rows_to_come
     else:
         in_flight = 2 if options.overlap_schedule else 1
         total += in_flight * (chunk or 0) + page

@@ -116,6 +116,12 @@ def test_tokens_that_share_an_index_key_share_its_bytes() -> None:
     rings = 11 * 2 * 33 * 16 * 128 * 2
     assert weighed.bytes_per_token == plain.bytes_per_token
     assert weighed.allocated_bytes - plain.allocated_bytes == rings
+    # As many rings as the table of one attention group has rows: none for requests to come.
+    grouped = replace(options, pre_alloc_size=100)
+    spread = plan(shape, grouped, ParallelLayout(tp_size=8, dp_attention_size=8), budget)
+    assert isinstance(spread.pool, HybridPoolRequest)
+    assert isinstance(spread.pool.full, DSALeafRequest)
+    assert spread.pool.full.max_running_requests == 32 // 8
 
 
 def test_a_window_pair_splits_its_bytes_by_the_ratio() -> None:
@@ -262,6 +268,13 @@ def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: i
         ("gpt_oss", {}, {"swa_full_tokens_ratio": 0.00001}, "a request needs more than 129 window"),
         ("qwen3_next", {"tp_size": 3}, {}, "32 heads of recurrent state cannot be split over 3"),
         ("qwen3_next", {}, {"state": StateOptions(slots=2)}, "slots=2: 2 state slots of"),
+        ("mamba2", {}, {"state": StateOptions(slots=100_000)}, "slots=100000: their state takes"),
+        (
+            "mamba2",
+            {},
+            {"prefix_cache": False, "max_running_requests": 50_000},
+            "max_running_requests=50000: their state takes",
+        ),
         (
             "llama",
             {},
