@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from kvproto.configurator import (
@@ -251,7 +251,7 @@ def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: i
     try:
         small = planned(name, memory=less, page_size=page)
     except PlanError:
-        return
+        reject()
     large = planned(name, memory=more, page_size=page)
     assert small.tokens.capacity <= large.tokens.capacity
     for made in (small, large):
@@ -326,3 +326,41 @@ def test_options_of_other_kinds_of_layers_change_nothing(name: str, data: st.Dat
     changed = data.draw(st.lists(st.sampled_from(sorted(UNRELATED[name])), unique=True))
     given_ones = {key: UNRELATED[name][key] for key in data.draw(st.permutations(changed))}
     assert planned(name, page_size=64, **given_ones) == planned(name, page_size=64)
+
+
+speculations = st.one_of(
+    st.none(),
+    st.builds(
+        SpeculativeOptions,
+        kind=st.just("eagle"),
+        draft_tokens=st.integers(1, 8),
+        steps=st.integers(1, 4),
+        topk=st.integers(1, 4),
+        draft_layers=st.integers(1, 2),
+    ),
+)
+servings = st.fixed_dictionaries(
+    {
+        "page_size": st.sampled_from([16, 64, 256]),
+        "kv_cache_dtype": st.sampled_from(["auto", "fp8_e4m3", "float32"]),
+        "role": st.sampled_from(["unified", "prefill", "decode"]),
+        "prefix_cache": st.booleans(),
+        "max_running_requests": st.one_of(st.none(), st.integers(1, 5000)),
+        "max_total_tokens": st.one_of(st.none(), st.integers(1, 1 << 22)),
+        "pre_alloc_size": st.integers(0, 64),
+        "speculative": speculations,
+        "state": st.builds(StateOptions, slots=st.one_of(st.none(), st.integers(1, 5000))),
+    }
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(PLANNED), st.integers(1, 160), servings)
+def test_no_plan_exceeds_its_memory(name: str, gib: int, options: dict[str, Any]) -> None:
+    try:
+        made = planned(name, memory=gib * GIB, **options)
+    except PlanError:
+        reject()  # Hypothesis fails a test that is left with few examples.
+    drafted = 0 if made.draft is None else bytes_of_pool(made.draft)
+    asked = 0 if made.pool is None else bytes_of_pool(made.pool)
+    assert asked + drafted == made.allocated_bytes <= gib * GIB
