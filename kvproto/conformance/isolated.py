@@ -15,6 +15,7 @@ from typing import Literal, NoReturn, TypeVar
 
 import torch
 
+from .blame import Blamed, blamed
 from .broken import LawBroken
 
 __all__ = ["Isolation", "run_in_child"]
@@ -31,18 +32,22 @@ _CALLS = "the calls of this law, in a process of their own"
 def run_in_child(action: Callable[[], T], seconds: float = 600.0, cpu_seconds: int = 120) -> T:
     """The action's result, computed in a fork of this process; it must be picklable.
 
-    The action itself may not raise. Where there is no fork it runs here. What it takes is counted
-    in processor time too, so that the answer is the same on a busy machine.
+    Where there is no fork it runs here. What it takes is counted in processor time too, so that
+    the answer is the same on a busy machine.
 
-    :raises LawBroken: when the child dies, or has not finished in time.
+    :raises LawBroken: when the action raises, whatever that is, when the child ends without an
+        answer, or has not finished in time.
     """
     if not hasattr(os, "fork"):
         return action()
     reader, writer = os.pipe()
     child = _fork()
     if child == 0:
-        _limit(cpu_seconds)
-        _answer(action, writer)
+        try:
+            _limit(cpu_seconds)
+            _answer(action, writer)
+        finally:
+            os._exit(1)  # whatever happens, the child never goes on with the caller's program
     os.close(writer)
     data = _read(reader, time.monotonic() + seconds)
     os.close(reader)
@@ -51,9 +56,11 @@ def run_in_child(action: Callable[[], T], seconds: float = 600.0, cpu_seconds: i
     _, status = os.waitpid(child, 0)
     if data is None:
         raise LawBroken(_CALLS, expected=f"an end within {seconds:g} s", got="none")
-    if status != 0:
+    if status != 0 or not data:
         raise _death(os.waitstatus_to_exitcode(status), cpu_seconds)
-    result: T = pickle.loads(data)
+    result: T | Blamed = pickle.loads(data)
+    if isinstance(result, Blamed):
+        raise LawBroken(result.call or _CALLS, expected="no exception", got=result.told)
     return result
 
 
@@ -85,8 +92,12 @@ def _answer(action: Callable[[], object], writer: int) -> NoReturn:
         signal.signal(fatal, signal.SIG_DFL)  # libraries install handlers that print for seconds
     gc.freeze()  # a collection would touch, and so copy, all that the parent has
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, waiting for them hangs
+    try:
+        told = pickle.dumps(action())
+    except BaseException as error:  # an exit too: only this process may say how it ends
+        told = pickle.dumps(blamed(error))
     with open(writer, "wb") as pipe:
-        pickle.dump(action(), pipe)
+        pipe.write(told)
     os._exit(0)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import sys
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from kvproto.conformance import Factory, LawBroken, check_pool
+from kvproto.conformance import BadInput, Factory, LawBroken, check_pool
 from kvproto.conformance.guarded_memory import GuardedMemory
 from kvproto.conformance.isolated import run_in_child
 from kvproto.protocols import Declined, LeafRequest
@@ -70,6 +73,33 @@ def test_a_crash_is_a_finding() -> None:
     assert "killed by SIGSEGV" in found(WritesOutside, "leaf.negative-loc")
 
 
+class Exits(MHALeaf):
+    """Ends the program where it meets what it does not serve."""
+
+    def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
+        if bool((loc_info < 0).any()):
+            sys.exit(3)
+        super().set_kv_buffer(layer, loc_info, *rows, **named)
+
+
+def test_an_exit_of_the_pool_is_a_finding() -> None:
+    told = found(Exits, "leaf.negative-loc")
+    assert "set_kv_buffer(...): expected no exception, got SystemExit: 3" in told
+
+
+def test_a_factory_that_declines_later_is_a_finding_in_every_child() -> None:
+    served: list[object] = []
+
+    def once(request: LeafRequest) -> Any:
+        if served or not is_plain(request):
+            return Declined("sold out")
+        served.append(request)
+        return MHALeaf(**request.keywords())
+
+    report = check_pool(once, laws=["leaf.geometry"], specs=["mha-bf16-page1"], isolate="every")
+    assert "served mha-bf16-page1 once and then declined: sold out" in report.results[0].detail
+
+
 def test_laws_that_share_a_child_are_judged_one_by_one_where_one_is_broken() -> None:
     laws = ["leaf.negative-loc", "leaf.out-of-range", "leaf.write-read"]
     specs = ["mha-bf16-page1"]
@@ -125,6 +155,37 @@ def test_guarded_buffers_are_what_the_pool_asked_for() -> None:
 def test_the_result_comes_back() -> None:
     assert run_in_child(lambda: ("failed", [1, 2])) == ("failed", [1, 2])
     assert run_in_child(os.getpid) != os.getpid()
+
+
+def leave() -> None:
+    raise SystemExit(0)
+
+
+def unfit() -> None:
+    raise BadInput("declined the second time")
+
+
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [
+        (leave, "leave(...): expected no exception, got SystemExit: 0"),
+        (unfit, "unfit(...): expected no exception, got BadInput: declined the second time"),
+        (lambda: os._exit(0), "expected the process alive, got exit status 0"),
+        (lambda: os._exit(7), "expected the process alive, got exit status 7"),
+        (lambda: leave, None),
+        (lambda: lambda: None, "expected no exception, got"),
+    ],
+)
+def test_a_child_ends_as_a_result_or_a_finding(
+    action: Callable[[], object], told: str | None
+) -> None:
+    mine = os.getpid()
+    if told is None:
+        assert run_in_child(action) is leave
+    else:
+        with pytest.raises(LawBroken, match=re.escape(told)):
+            run_in_child(action)
+    assert os.getpid() == mine, "the child went on with the caller's program"
 
 
 def test_a_child_that_hangs_is_ended() -> None:
