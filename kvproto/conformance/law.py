@@ -24,10 +24,11 @@ class Law:
 
     The law binds every subject on a bench of class `bench` that has all `capabilities`, for the
     requests `applies` accepts. `claim` says what holds, `check` where to look when it does not,
-    `since` the version of the kit that brought it. Where a law named in `needs` failed, this
-    one would fail for the same cause: it is then reported as blocked. A `hazardous` law makes
-    calls that a wrong kernel answers by writing outside its buffers: it runs in a child process.
-    `when` looks at the bench, for laws about what the vendor offers to the kit beside the pool.
+    `since` the version of the kit that brought it. Where a law named in `needs` failed, or was
+    blocked itself, this one would fail for the same cause: it is then reported as blocked. A
+    `hazardous` law makes calls that a wrong kernel answers by writing outside its buffers: it runs
+    in a child process. `when` looks at the bench, for laws about what the vendor offers to the kit
+    beside the pool.
     """
 
     id: str

@@ -18,6 +18,7 @@ from .factory import Factory, build
 from .guarded_memory import GuardedMemory
 from .isolated import Isolation, run_in_child
 from .law import Law
+from .needs import in_order_of_needs
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
@@ -64,7 +65,11 @@ class How:
 def run_laws(
     built: Sequence[Built], laws: Sequence[Law], how: How, progress: Progress
 ) -> list[LawResult]:
-    """Every law on every subject it binds, each on a fresh one."""
+    """Every law on every subject it binds, each on a fresh one, after the laws it needs.
+
+    One that needs a failed law, or one that was blocked itself, is blocked by the failed one.
+    """
+    laws = in_order_of_needs(laws)
     results: list[LawResult] = []
     with one_thread():
         for done, each in enumerate(built):
@@ -78,20 +83,21 @@ def _run_spec(
     built: Built, laws: Iterable[Law], how: How, by_leaves: Mapping[str, str]
 ) -> list[LawResult]:
     results: list[LawResult] = []
-    failed: set[str] = set()
+    down: dict[str, str] = {}  # laws that failed or were blocked: the law that failed
     bench = bench_for(built.spec.request, built.subject, row_access=built.row_access)
     bound = [law for law in laws if _binds(law, built, bench)]
     together = _judged_together(built, bound, how)
     for law in bound:
         place = (law, built.name, built.spec.name, how.seed)
-        blocker = next((need for need in law.needs if need in failed), "")
+        blocker = next((down[need] for need in law.needs if need in down), "")
         blocker = blocker or next((by_leaves[f] for f in relies_on(law) if f in by_leaves), "")
         if blocker:
+            down[law.id] = blocker
             results.append(LawResult(*place, "blocked", note=f"blocked by {blocker}"))
             continue
         status, finding, note = together.get(law.id) or _judged(built, law, how)
         if status == "failed":
-            failed.add(law.id)
+            down[law.id] = law.id
         results.append(LawResult(*place, status, finding, note))
     return results
 
