@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .locations import check_pairs
+
 __all__ = ["copy_slots"]
 
 
@@ -14,7 +16,10 @@ def copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> None:
     `state` is `[layers, slots, ...]`, its slot 0 zero; `src` and `dst` are `[n]`, int32 or int64,
     in range. Pairs whose target is 0 or below are dropped; a source of 0 or below reads the
     reserved slot. Fixed-shape.
+
+    :raises ValueError: for another number of sources than of targets; nothing is copied.
     """
+    check_pairs(dst, src)
     index = dst.clamp(min=0).to(torch.int64)
     # A dropped pair rewrites the reserved slot with itself.
     source = torch.where(dst > 0, src, 0).clamp(min=0).to(torch.int64)

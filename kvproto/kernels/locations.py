@@ -9,7 +9,7 @@ from .assertion import holds
 from .extremes import greatest
 from .on_host import on_host
 
-__all__ = ["INDEX_DTYPES", "check_locations", "is_location_list"]
+__all__ = ["INDEX_DTYPES", "check_locations", "check_pairs", "is_location_list"]
 
 INDEX_DTYPES = (torch.int64, torch.int32)
 """Those that locations come in."""
@@ -37,6 +37,18 @@ def check_locations(loc: Tensor, rows: int) -> None:
     if loc.is_cpu and not _all_below(loc, rows):
         raise IndexError(
             f"location {int(loc.max())} is past the last row {rows - 1}; nothing was written"
+        )
+
+
+def check_pairs(tgt_loc: Tensor, src_loc: Tensor) -> None:
+    """Check that there is a source for every target.
+
+    :raises ValueError: naming both shapes.
+    """
+    if tgt_loc.shape != src_loc.shape:
+        raise ValueError(
+            f"targets have shape {tuple(tgt_loc.shape)}, sources {tuple(src_loc.shape)}: must be "
+            "as many; nothing was moved"
         )
 
 

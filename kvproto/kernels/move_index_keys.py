@@ -6,6 +6,7 @@ from torch import Tensor
 
 from .index_items import move_index_items
 from .load_index_keys import load_index_keys
+from .locations import check_pairs
 from .on_host import on_host
 from .store_index_keys import store_index_keys
 
@@ -17,6 +18,7 @@ def move_index_keys(pages: Tensor, tgt_loc: Tensor, src_loc: Tensor, index_head_
 
     All sources are read before any target is written. As `move_rows` otherwise.
     """
+    check_pairs(tgt_loc, src_loc)
     if tgt_loc.shape[0] and on_host(pages, tgt_loc, src_loc):
         move_index_items(pages, tgt_loc, src_loc, index_head_dim)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .gather_tiled_rows import gather_tiled_rows
+from .locations import check_pairs
 from .row_tiles import RowTiles
 from .store_tiled_rows import store_tiled_rows
 
@@ -16,4 +17,5 @@ def move_tiled_rows(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor, tiles: Row
 
     As `move_rows` otherwise.
     """
+    check_pairs(tgt_loc, src_loc)
     store_tiled_rows(buffer, tgt_loc, gather_tiled_rows(buffer, src_loc, tiles), tiles)

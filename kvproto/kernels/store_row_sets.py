@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .locations import check_locations, is_location_list
-from .on_host import on_host
+from .on_host import has_bytes, on_host
 from .one_row import store_one
 from .row_items import store_items
 from .row_words import row_words
@@ -23,12 +23,14 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     Targets may differ in width and dtype; of duplicate locations a row may win in one target
     that loses in another.
 
+    :raises ValueError: for rows of another number, trailing shape or dtype; nothing is written.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
     if _stored_on_host(loc, sets):
         return
-    for target, _ in sets:
+    for target, rows in sets:
         check_locations(loc, target.shape[0])
+        _check_rows(loc.shape[0], target, rows)
     kept, index = loc > 0, loc.clamp(min=0).to(torch.int64)
     for target, rows in sets:
         into, given = row_words(target, rows)
@@ -41,12 +43,21 @@ def _stored_on_host(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> bool:
         return False
     n, slots = loc.shape[0], sets[0][0].shape[0]
     for target, rows in sets:
-        if rows.dtype != target.dtype or not rows.is_cpu or target.shape[0] != slots:
+        if not slots or target.shape[0] != slots or rows.dtype != target.dtype:
             return False
-        if not slots or rows.nbytes * slots != target.nbytes * n:
+        if rows.shape != (n, *target.shape[1:]) or not has_bytes(rows):
             return False
     if n == 1:
         store_one(int(loc), slots, sets)
     elif n:
         store_items(loc, slots, sets)
     return True
+
+
+def _check_rows(n: int, target: Tensor, rows: Tensor) -> None:
+    shape = (n, *target.shape[1:])
+    if rows.shape != shape or rows.dtype != target.dtype:
+        raise ValueError(
+            f"rows are {rows.dtype} {tuple(rows.shape)}, must be {target.dtype} {shape} for {n} "
+            f"locations of a target {tuple(target.shape)}; nothing was written"
+        )

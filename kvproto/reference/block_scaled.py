@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows, prefix_locations, store_rows
+from kvproto.kernels import move_rows, prefix_locations, store_row_sets
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import (
     AttentionLayer,
@@ -22,7 +22,7 @@ from kvproto.protocols.layout import ElementType
 
 from .block_layout import element_region, scale_region
 from .given_rows import given_rows
-from .host_rows import HostRows, copy_rows_to_host, load_rows_from_host
+from .host_rows import HostRows, check_copied, check_rows, copy_rows_to_host, load_rows_from_host
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .row_leaf import RowLeaf, locations_of, written_layer
@@ -129,8 +129,8 @@ class BlockScaledLeaf(RowLeaf):
         values = given_rows(cache_v, n, heads, self.v_head_dim, "cache_v")
         k_elements, k_scales = self._encode(local, "k", keys, k_scale)
         v_elements, v_scales = self._encode(local, "v", values, v_scale)
-        store_rows(self.k_buffer[local], loc, k_elements)
-        store_rows(self.v_buffer[local], loc, v_elements)
+        sets = (self.k_buffer[local], k_elements), (self.v_buffer[local], v_elements)
+        store_row_sets(loc, sets)
         self._k_scales.store(self._k_scale_bytes[local], loc, k_scales)
         self._v_scales.store(self._v_scale_bytes[local], loc, v_scales)
 
@@ -192,14 +192,20 @@ class BlockScaledLeaf(RowLeaf):
     ) -> None:
         """Write a copy back, to these locations; as many as it was made from.
 
-        :raises ValueError: for another number of locations or buffers; nothing is written.
+        :raises ValueError: for another number of locations or buffers, or rows of another
+            geometry; nothing is written.
         """
         self._check(indices)
-        rows, held = kv_cache_cpu.rows, len(kv_cache_cpu.rows) // 2
-        elements = replace(kv_cache_cpu, rows=rows[:held])
-        load_rows_from_host(self._row_stores(), elements, indices)
-        for (scales, buffer), copied in zip(self._scales(), rows[held:], strict=True):
-            scales.store(buffer, indices, copied.to(buffer.device))
+        rows, stores, to = kv_cache_cpu.rows, self._row_stores(), self._scales()
+        elements = replace(kv_cache_cpu, rows=rows[: max(len(rows) - len(to), 0)])
+        check_rows(stores, elements, indices)
+        copied = list(zip(to, rows[len(stores) :], strict=True))
+        for (scales, buffer), held in copied:
+            shape = (elements.count, scales.heads, scales.blocks)
+            check_copied(held, shape, buffer.dtype)
+        load_rows_from_host(stores, elements, indices)
+        for (scales, buffer), held in copied:
+            scales.store(buffer, indices, held.to(buffer.device))
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:

@@ -16,10 +16,11 @@ from kvproto.kernels import (
     move_index_keys,
     store_index_keys,
 )
+from kvproto.kernels.index_page import SCALE_BYTES
 from kvproto.protocols import BufferRegion
 
 from .elements import check_geometry
-from .host_rows import HostRows
+from .host_rows import HostRows, check_copied
 from .memory_saver import kv_cache_region
 from .mla import MLALeaf
 from .mla_layout import dsa_traits, index_region
@@ -202,6 +203,9 @@ class DSALeaf(MLALeaf):
                 f"the copy holds index keys of {len(kv_cache_cpu.index_keys)} layers, "
                 f"{len(indexed)} layers here have some"
             )
+        for keys, scales in kv_cache_cpu.index_keys:
+            for part, width in ((keys, self.index_head_dim), (scales, SCALE_BYTES)):
+                check_copied(part, (indices.shape[0], width), torch.uint8)
         super().load_cpu_copy(kv_cache_cpu, indices)
         for pages, parts in zip(indexed, kv_cache_cpu.index_keys, strict=True):
             keys, scales = (part.to(self.device) for part in parts)

@@ -12,7 +12,7 @@ from kvproto.kernels import DecodedTokens, TailRings, check_locations, update_ta
 from kvproto.protocols import BufferRegion
 
 from .dsa import DSALeaf
-from .host_rows import HostRows
+from .host_rows import HostRows, check_copied
 from .memory_saver import kv_cache_region
 from .mla_layout import tail_region
 
@@ -241,6 +241,22 @@ class CompressedDSALeaf(PooledDSALeaf):
             held = "no rings" if tails is None else "rings"
             given = "none" if req_pool_index is None else f"row {req_pool_index}"
             raise ValueError(f"the copy holds {held}, the request row to load them into is {given}")
+        rings = self._own_rings()
+        if tails is None or req_pool_index is None:
+            return
+        if len(tails) != len(rings):
+            raise ValueError(
+                f"the copy holds rings of {len(tails)} layers, {len(rings)} layers here have some; "
+                "nothing was written"
+            )
+        for ring, copied in zip(rings, tails, strict=True):
+            if req_pool_index >= ring.keys.shape[0]:
+                raise IndexError(
+                    f"req_pool_index={req_pool_index} is past the last row "
+                    f"{ring.keys.shape[0] - 1} of the rings; nothing was written"
+                )
+            for rows, row in zip(ring, copied, strict=True):
+                check_copied(row, tuple(rows.shape[1:]), rows.dtype)
 
     def _load_tails(self, tails: Tails | None, req_pool_index: int | None) -> None:
         if tails is None or req_pool_index is None or req_pool_index < 1:

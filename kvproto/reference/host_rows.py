@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from .row_stores import RowStore
 
-__all__ = ["HostRows", "copy_rows_to_host", "load_rows_from_host"]
+__all__ = ["HostRows", "check_copied", "check_rows", "copy_rows_to_host", "load_rows_from_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,18 @@ def copy_rows_to_host(stores: Sequence[RowStore], indices: Tensor) -> HostRows:
 def load_rows_from_host(stores: Sequence[RowStore], copy: HostRows, indices: Tensor) -> None:
     """Write the copied rows to `indices`; the reserved slot is left alone.
 
-    :raises ValueError: for another number of locations or buffers; nothing is written.
+    :raises ValueError: as `check_rows`; nothing is written.
+    """
+    check_rows(stores, copy, indices)
+    for store, rows in zip(stores, copy.rows, strict=True):
+        store.store(indices, rows.to(store.buffer.device))
+
+
+def check_rows(stores: Sequence[RowStore], copy: HostRows, indices: Tensor) -> None:
+    """Check that a copy fits, before any of it is written.
+
+    :raises ValueError: for another number of locations or buffers, or rows of another shape or
+        dtype.
     """
     if copy.count != indices.shape[0] or len(copy.rows) != len(stores):
         raise ValueError(
@@ -41,4 +53,16 @@ def load_rows_from_host(stores: Sequence[RowStore], copy: HostRows, indices: Ten
             f"{indices.shape[0]} rows into {len(stores)}"
         )
     for store, rows in zip(stores, copy.rows, strict=True):
-        store.store(indices, rows.to(store.buffer.device))
+        check_copied(rows, (copy.count, *store.row_shape), store.buffer.dtype)
+
+
+def check_copied(held: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Check one tensor of a copy.
+
+    :raises ValueError: where it is not of this shape and dtype.
+    """
+    if held.shape != shape or held.dtype != dtype:
+        raise ValueError(
+            f"the copy holds {held.dtype} {tuple(held.shape)}, must be {dtype} {shape} to be "
+            "loaded here; nothing was written"
+        )

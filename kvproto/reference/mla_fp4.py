@@ -13,7 +13,7 @@ from kvproto.kernels import (
     dequantise_fp4,
     gather_rows,
     quantise_fp4,
-    store_rows,
+    store_row_sets,
     to_fp8,
 )
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation, row_major
@@ -163,8 +163,8 @@ class MLAFP4Leaf(LatentCommit, RowLeaf):
 
     def _store(self, local: int, loc: Tensor, rows: Tensor) -> None:
         elements, scales = quantise_fp4(rows, _SCHEME, self._one)
-        store_rows(self.kv_buffer[local], loc, elements)
-        store_rows(self.kv_scale_buffer[local], loc, scales.squeeze(1))
+        sets = (self.kv_buffer[local], elements), (self.kv_scale_buffer[local], scales.squeeze(1))
+        store_row_sets(loc, sets)
 
     def _read(self, elements: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         return dequantise_fp4(elements, scales.unsqueeze(1), _SCHEME, self._one, dtype)

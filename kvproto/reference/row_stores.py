@@ -28,6 +28,11 @@ class SlotRows:
 
     buffer: Tensor
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of one row, as gathered."""
+        return tuple(self.buffer.shape[1:])
+
     def store(self, loc: Tensor, rows: Tensor) -> None:
         """Put rows at locations; 0 and below are dropped."""
         store_rows(self.buffer, loc, rows)
@@ -51,6 +56,11 @@ class TiledRows:
 
     buffer: Tensor
     tiles: RowTiles
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of one row, as gathered."""
+        return (self.tiles.row_elements,)
 
     def store(self, loc: Tensor, rows: Tensor) -> None:
         """Put rows at locations; 0 and below are dropped."""

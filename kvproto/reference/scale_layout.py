@@ -22,6 +22,16 @@ __all__ = ["InterleavedScales", "ScalesOfTokens", "TokenScales"]
 class ScalesOfTokens(Protocol):
     """The scales of a layer's keys or values: bytes, `[n, heads, blocks]` for `n` tokens."""
 
+    @property
+    def heads(self) -> int:
+        """Heads of a token."""
+        ...
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a head."""
+        ...
+
     def shape(self, slots: int) -> tuple[int, ...]:
         """The shape of a buffer with a place for every slot."""
         ...

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from kvproto.kernels.locations import check_pairs
 from kvproto.protocols import (
     HostCopyable,
     KPoolTail,
@@ -55,7 +56,11 @@ class _Moves(SWAPool):
         return all(supports(side.leaf, Movable) for side in sides)
 
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
-        """Move tokens in the full space, and in the window space those with a peer at both ends."""
+        """Move tokens in the full space, and in the window space those with a peer at both ends.
+
+        :raises ValueError: for another number of sources than of targets; nothing is moved.
+        """
+        check_pairs(tgt_loc, src_loc)
         calls = [(side.leaf, *self._ends(side, tgt_loc, src_loc)) for side in self._owning]
         for leaf, targets, sources in calls:
             cast("Movable", leaf).move_kv_cache(targets, sources)

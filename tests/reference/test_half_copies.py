@@ -1,0 +1,116 @@
+"""A move or a host copy that does not fit is refused before anything of it is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kvproto.reference import CompressedDSALeaf, MHALeaf, dsa_leaf
+from kvproto.reference.host_rows import HostRows
+from tests.reference.block_scaled import mxfp8
+from tests.reference.dsa_leaves import filled
+from tests.reference.window_pairs import small
+
+LOC = torch.tensor([8, 9])
+
+
+def mha(**changes: Any) -> MHALeaf:
+    given: dict[str, Any] = {"head_num": 2, "head_dim": 3, "layer_num": 2} | changes
+    return MHALeaf(16, 4, torch.bfloat16, device="cpu", **given)
+
+
+def weighed(**changes: Any) -> CompressedDSALeaf:
+    keywords: dict[str, Any] = {
+        "size": 16,
+        "page_size": 8,
+        "kv_lora_rank": 4,
+        "dtype": torch.bfloat16,
+        "qk_rope_head_dim": 2,
+        "layer_num": 2,
+        "device": "cpu",
+        "index_head_dim": 8,
+        "index_kpool": 4,
+        "index_kpool_compress": True,
+        "max_running_requests": 2,
+    }
+    leaf = dsa_leaf(**(keywords | changes))
+    assert isinstance(leaf, CompressedDSALeaf)
+    return leaf
+
+
+def memory(leaf: CompressedDSALeaf) -> list[Tensor]:
+    rings = [ring for at in range(2) for ring in leaf.get_compress_tail_buffers(at)]
+    return [*leaf.kv_buffer, *leaf.index_k_with_scale_buffer, *rings]
+
+
+def full_of_ones(**changes: Any) -> CompressedDSALeaf:
+    leaf = weighed(**changes)
+    for each in memory(leaf):
+        each.fill_(1)
+    return leaf
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "error"),
+    [
+        ({}, 3, IndexError),
+        ({"tail_extra_slots": 1}, 1, ValueError),
+        ({"skip_topk_layers": (True, False)}, 1, ValueError),
+    ],
+)
+def test_rings_that_do_not_fit_write_nothing(
+    source: dict[str, Any], row: int, error: type[Exception]
+) -> None:
+    leaf, held = weighed(), full_of_ones(**source).get_cpu_copy(LOC, req_pool_index=1)
+    # All else of the copy fits.
+    copy = replace(held, index_keys=full_of_ones().get_cpu_copy(LOC).index_keys)
+    with pytest.raises(error, match="nothing was written"):
+        leaf.load_cpu_copy(copy, LOC, req_pool_index=row)
+    assert not any(each.any() for each in memory(leaf))
+
+
+@pytest.mark.parametrize("changes", [{"head_dim": 6, "head_num": 1}, {"v_head_dim": 2}])
+def test_rows_of_another_geometry_are_not_loaded(changes: dict[str, Any]) -> None:
+    source, leaf = mha(**changes), mha()
+    for each in (*source.k_buffer, *source.v_buffer):
+        each.fill_(1)
+    with pytest.raises(ValueError, match=r"the copy holds .* nothing was written"):
+        leaf.load_cpu_copy(source.get_cpu_copy(LOC), LOC)
+    assert not any(each.any() for each in (*leaf.k_buffer, *leaf.v_buffer))
+
+
+def test_index_keys_of_another_width_are_not_loaded() -> None:
+    source, leaf = filled(), filled()
+    copy = source.get_cpu_copy(LOC)
+    before = [page.clone() for page in (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer)]
+    keys = tuple((k[:, :64], s) for k, s in copy.index_keys)
+    rows = tuple(torch.ones_like(each) for each in copy.rows)
+    with pytest.raises(ValueError, match=r"uint8 \(2, 64\), must be .* \(2, 128\)"):
+        leaf.load_cpu_copy(HostRows(rows, copy.count, keys), LOC)
+    after = (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("wrong", [slice(None, -1), slice(1, None)])
+def test_scales_of_another_number_are_not_loaded(wrong: slice) -> None:
+    leaf = mxfp8()
+    copy = leaf.get_cpu_copy(LOC)
+    rows = tuple(torch.ones_like(each) for each in copy.rows)
+    with pytest.raises(ValueError, match="the copy holds"):
+        leaf.load_cpu_copy(replace(copy, rows=rows[wrong]), LOC)
+    narrow = (*rows[:-1], rows[-1][:, :1])
+    with pytest.raises(ValueError, match=r"the copy holds .* nothing was written"):
+        leaf.load_cpu_copy(replace(copy, rows=narrow), LOC)
+    assert not any(each.any() for each in (*leaf.k_buffer, *leaf.v_buffer))
+
+
+@pytest.mark.parametrize("make", [mha, filled, small, mxfp8])
+@pytest.mark.parametrize("sources", [[3], [3, 4, 5]])
+def test_as_many_sources_as_targets_are_moved(make: Any, sources: list[int]) -> None:
+    pool = make()
+    with pytest.raises(ValueError, match="nothing was moved"):
+        pool.move_kv_cache(torch.tensor([2, 3]), torch.tensor(sources))
