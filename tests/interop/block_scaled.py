@@ -79,7 +79,7 @@ def observed() -> dict[str, object]:
 
 
 def _rows(pool: Any, n: int, seed: int = 0) -> torch.Tensor:
-    """Float32: sglang's 4-bit quantiser computes in the type of the rows."""
+    """Float32, where next to nothing lies halfway; rows of bfloat16 have scripts of their own."""
     width = (
         pool.head_dim if hasattr(pool, "head_dim") else pool.kv_lora_rank + pool.qk_rope_head_dim
     )
@@ -115,6 +115,28 @@ def _filled(pool: Any) -> Any:
 
 def _stored(pool: Any) -> object:
     return _held(_filled(pool))
+
+
+def _stored_in_bf16(pool: Any) -> object:
+    """Bytes of what models write, but for the two differences that are recorded.
+
+    The last bit of the mantissa is set, so that nothing lies halfway between two numbers; its first
+    is not, so that no block's largest magnitude is just above 6 times a power of two.
+    """
+    for seed in range(8):
+        bits = _rows(pool, 11, seed).to(torch.bfloat16).view(torch.int16)
+        rows = (bits & ~0x40 | 1).view(torch.bfloat16)
+        pool.set_kv_buffer(layer(3 + seed % 2), torch.arange(1, 12), rows, rows)
+    return _held(pool)
+
+
+def _just_above_a_scale(pool: Any) -> object:
+    """A block of 388 and 40, where 6 * 64 is 384: what they are read as, and its stored scale."""
+    rows = torch.zeros_like(_rows(pool, 1), dtype=torch.bfloat16)
+    rows[0, 0, :2] = torch.tensor([388.0, 40.0])
+    pool.set_kv_buffer(layer(4), torch.tensor([1]), rows, rows)
+    scale = _buffers(pool)[-1][1].view(torch.uint8).flatten()[0]
+    return [*pool.get_key_buffer(4)[1, 0, :2].tolist(), scale.item()]
 
 
 def _read(pool: Any) -> object:
@@ -205,8 +227,17 @@ def _value_shape(pool: Any) -> object:
 
 def _rounded(pool: Any) -> object:
     """Halfway between neighbours: 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, beside the largest."""
+    return _halves_read(pool, torch.float32)
+
+
+def _rounded_in_bf16(pool: Any) -> object:
+    """The same numbers, of which rows of bfloat16 have many."""
+    return _halves_read(pool, torch.bfloat16)
+
+
+def _halves_read(pool: Any, dtype: torch.dtype) -> object:
     halves = torch.tensor([6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
-    rows = torch.zeros_like(_rows(pool, 1))
+    rows = torch.zeros_like(_rows(pool, 1), dtype=dtype)
     rows[0, 0, :8] = halves
     pool.set_kv_buffer(layer(4), torch.tensor([1]), rows, rows)
     return pool.get_key_buffer(4)[1, 0, :8].tolist()
@@ -246,6 +277,9 @@ _on((EIGHT,), "rows of 64", _stored, head_dim=64)
 _on((EIGHT,), "rows in pages of 64", _stored_at_all, page_size=64)
 _on((FOUR, RECIPE, LATENT), "a row for nowhere", _nowhere)
 _on((FOUR, RECIPE, LATENT), "halfway between two numbers", _rounded)
+_on((FOUR, RECIPE, LATENT), "halfway, in bfloat16", _rounded_in_bf16)
+_on((FOUR, RECIPE, LATENT), "just above a scale, in bfloat16", _just_above_a_scale)
+_on((FOUR, RECIPE, LATENT), "other rows in bfloat16", _stored_in_bf16)
 _on((FOUR, RECIPE, LATENT), "a block with a NaN", _not_a_number)
 _on(MHA, "both read doors", _read)
 _on((EIGHT, RECIPE), "a move", _moved)

@@ -9,9 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["SAMPLE", "Cause", "Verdicts", "causes", "grouped", "recorded", "red", "release"]
+__all__ = ["PROVENANCE", "SAMPLE", "Cause", "Verdicts", "causes", "grouped", "recorded", "red", "release"]
 
 RESULTS = Path(__file__).parent / "results"
+
+PROVENANCE = """\
+sglang's classes are its own, and not changed, but they run on the CPU. Where sglang has a fallback off
+CUDA, that is what is seen, not the kernel that it has on a GPU. Triton kernels run in Triton's
+interpreter, whose casts to fp8 and bf16 and whose masked store are patched, where that shows, to do what
+compiled kernels do (`tests/interop/rounding.py`), and functions under `torch.compile` run without it. Rows 16 bytes at a
+time are a layout of ROCm's: the module's flag for ROCm kernels is patched while such a pool is built
+(`tests/interop/layouts.py`)."""
+"""What was run, as the pages say it."""
 
 Verdicts: TypeAlias = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Pool -> law -> geometry -> the status, and after ": " what was found or who blocked it."""

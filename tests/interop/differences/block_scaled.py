@@ -50,6 +50,22 @@ def _four_bits(name: str) -> tuple[Difference, ...]:
         ),
         Difference(
             family=FAMILY[name],
+            operation=f"{name}: halfway, in bfloat16",
+            clause="scales.bytes",
+            sglang="always up; of rows in bfloat16 some elements are halfway, so their bytes differ",
+            kvproto="to the even one",
+            shown=Shown(HALVES, EVENS),
+        ),
+        Difference(
+            family=FAMILY[name],
+            operation=f"{name}: just above a scale, in bfloat16",
+            clause="scales.bytes",
+            sglang="the scale's exponent is rounded in bfloat16: half the scale, the largest cut off",
+            kvproto="the scale is worked out from the exact values, and rounded up",
+            shown=Shown([384.0, 32.0, 133], [384.0, 64.0, 134]),
+        ),
+        Difference(
+            family=FAMILY[name],
             operation=f"{name}: a block with a NaN",
             clause="scales.nan",
             sglang="read as zeros",

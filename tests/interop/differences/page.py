@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.interop.verdicts import PROVENANCE
+
 from . import DIFFERENCES, Difference
 
 __all__ = ["PAGE", "rendered"]
@@ -16,17 +18,25 @@ RELEASE = Path(__file__).parents[1] / "results" / "capabilities.json"
 HEAD = """\
 # Where our pools differ from sglang's
 
-Written by `python -m tests.interop.differences --write`; do not edit. The pools and allocators of
-sglang {release} are run unmodified, and asked the same as ours. Apart from these calls they hold
-the same bytes, descriptors and slots (`tests/interop/`). The clause is a law of the kit
-(`kvproto laws`), or the member of `kvproto.protocols` whose docstring says it.
+Written by `python -m tests.interop.differences --write`; do not edit. These are calls compared side
+by side, on the classes of sglang {release} and on ours, in which the two differ; the other calls of
+the same scripts (`tests/interop/`) gave the same bytes, descriptors and slots. Of the rows the faults
+of `tests/interop/faults.py` were shown on sglang's pools alone, and the kit asks ours for the
+clause. What was not compared is not here: what every law finds in sglang's pools is in
+[sglang-laws.md](sglang-laws.md). Which row a request table hands out next is no clause: sglang's decode
+table hands them out in another order than ours, and the two are compared by counts.
+
+{provenance}
+
+The clause is a law of the kit (`kvproto laws`), or the member of `kvproto.protocols` whose docstring
+says it.
 """
 
 
 def rendered() -> str:
     """The whole page."""
     release = json.loads(RELEASE.read_text())["sglang"]
-    return "\n".join([HEAD.format(release=release), *_tables()])
+    return "\n".join([HEAD.format(release=release, provenance=PROVENANCE), *_tables()])
 
 
 def _tables() -> Iterator[str]:
