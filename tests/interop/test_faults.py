@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop.differences import DIFFERENCES
 from tests.interop.report import section
-from tests.interop.verdicts import recorded, red
+from tests.interop.verdicts import recorded
 
 SEEN: dict[str, object] = {
     "scales_divide_the_callers_tensors": {"given": [3.0, 3.0], "left": [6.0, 12.0]},
@@ -52,19 +52,70 @@ SEEN: dict[str, object] = {
 
 MHA, MLA, SWA = ("MHATokenToKVPool",), ("MLATokenToKVPool",), ("SWAKVPool over MHATokenToKVPool",)
 ROWS = MHA + MLA
+ALLOCATOR = ("TokenToKVPoolAllocator",)
 KIT_SEES = [
-    ("padding_rows_overwrite_slot_0", "leaf.slot-zero", ROWS),
-    ("negative_locations_wrap_to_the_last_row", "leaf.negative-loc", ROWS),
-    ("layers_below_the_stage_wrap", "leaf.layers-foreign", ROWS),
-    ("window_moves_write_slot_0", "move.slot-zero", SWA),
-    ("only_its_own_write_location_is_unwrapped", "leaf.write-location-object", MHA),
-    ("scales_divide_the_callers_tensors", "fp8.scales", MHA),
-    ("a_narrow_row_is_spread_over_the_slot", "leaf.row-width", MHA),
-    ("a_mask_writes_values_as_wide_as_keys", "write.dcp-mask", MHA),
-    ("window_writes_divide_even_without_scales", "leaf.strided-input", SWA),
-    ("a_window_layer_needs_more_than_locations", "leaf.write-read", SWA),
+    (
+        "padding_rows_overwrite_slot_0",
+        "leaf.slot-zero",
+        ROWS,
+        "set_kv_buffer(loc=[0, 3, 0, 0] torch.int32, rows 0, 2 and 3 not finite): "
+        "expected key row 0 = [0, 0, 0, 0, 0, 0, ...], got [nan",
+    ),
+    (
+        "negative_locations_wrap_to_the_last_row",
+        "leaf.negative-loc",
+        ROWS,
+        "set_kv_buffer(loc=[-1, 2] torch.int32, ...): "
+        "expected key row 447 = [0, 0, 0, 0, 0, 0, ...], got [1, ",
+    ),
+    (
+        "layers_below_the_stage_wrap",
+        "leaf.layers-foreign",
+        ROWS,
+        "get_key_buffer(-2) on a pool of layers [0, 1]: "
+        "expected ValueError or IndexError or KeyError, got no exception",
+    ),
+    (
+        "only_its_own_write_location_is_unwrapped",
+        "leaf.write-location-object",
+        MHA,
+        "are valid indices (got WriteLoc)",
+    ),
+    (
+        "scales_divide_the_callers_tensors",
+        "fp8.scales",
+        MHA,
+        "expected inputs of 3.0, got changed inputs",
+    ),
+    (
+        "a_mask_writes_values_as_wide_as_keys",
+        "write.dcp-mask",
+        MHA,
+        "then with dcp_kv_mask=[True, False, True]: expected value row 2 = ",
+    ),
+    (
+        "window_writes_divide_even_without_scales",
+        "leaf.strided-input",
+        SWA,
+        "RuntimeError: unsupported operation: more than one element of the written-to tensor",
+    ),
+    (
+        "a_window_layer_needs_more_than_locations",
+        "swa.bare-loc",
+        SWA,
+        "got AssertionError:  (swa_memory_pool.py in set_kv_buffer)",
+    ),
+    (
+        "a_slot_freed_twice_is_given_away_twice",
+        "alloc.double-free",
+        ALLOCATOR,
+        "free(row), free(row); available_size(): expected 8, got 9",
+    ),
 ]
-"""A fault, the law it breaks, and the pools on which the kit must find it."""
+"""A fault, the law it breaks, the pools on which the kit must find it, and the part of a finding
+that shows it to be this fault (row 447 is the last of 448).
+Not here: faults of whose law each finding is another one.
+"""
 
 BYTES_OF_INFINITY = {"float8_e4m3fn": "0x7e", "float8_e4m3fnuz": "0x7f", "float8_e5m2": "0x7b"}
 """The largest finite number of each format."""
@@ -80,10 +131,14 @@ def test_every_reproduction_is_expected(answers: dict[str, Any]) -> None:
     assert {record.operation for record in DIFFERENCES["faults"]} == set(SEEN)
 
 
-@pytest.mark.parametrize(("fault", "law", "pools"), KIT_SEES)
-def test_the_kit_finds_what_is_there(fault: str, law: str, pools: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("fault", "law", "pools", "finding"), KIT_SEES)
+def test_the_kit_finds_what_is_there(
+    fault: str, law: str, pools: tuple[str, ...], finding: str
+) -> None:
     assert fault in SEEN
-    assert {(pool, law) for pool in pools} <= red(recorded())
+    for pool in pools:
+        told = [v for v in recorded()[pool][law].values() if v.startswith("failed")]
+        assert any(finding in verdict for verdict in told), f"{law} on {pool}: {told}"
 
 
 def test_the_kit_and_the_bytes_agree_on_saturation(answers: dict[str, Any]) -> None:

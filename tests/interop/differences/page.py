@@ -18,18 +18,19 @@ RELEASE = Path(__file__).parents[1] / "results" / "capabilities.json"
 HEAD = """\
 # Where our pools differ from sglang's
 
-Written by `python -m tests.interop.differences --write`; do not edit. These are calls compared side
-by side, on the classes of sglang {release} and on ours, in which the two differ; the other calls of
-the same scripts (`tests/interop/`) gave the same bytes, descriptors and slots. Of the rows the faults
-of `tests/interop/faults.py` were shown on sglang's pools alone, and the kit asks ours for the
-clause. What was not compared is not here: what every law finds in sglang's pools is in
-[sglang-laws.md](sglang-laws.md). Which row a request table hands out next is no clause: sglang's decode
-table hands them out in another order than ours, and the two are compared by counts.
+Written by `python -m tests.interop.differences --write`; do not edit. These are calls compared
+side by side, on the classes of sglang {release} and on ours, in which the two differ; the other
+calls of the same scripts (`tests/interop/`) gave the same bytes, descriptors and slots. The
+faults of `tests/interop/faults.py` are the exception: they were shown on sglang's pools alone,
+and the kit asks ours for the clause. What was not compared is not here: what every law finds in
+sglang's pools is in [sglang-laws.md](sglang-laws.md). Which row a request table hands out next
+is no clause: sglang's decode table hands them out in another order than ours, and the two are
+compared by counts.
 
 {provenance}
 
-The clause is a law of the kit (`kvproto laws`), or the member of `kvproto.protocols` whose docstring
-says it.
+The clause is a law of the kit (`kvproto laws`), or the member of `kvproto.protocols` whose
+docstring says it.
 """
 
 
