@@ -9,17 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["PROVENANCE", "SAMPLE", "Cause", "Verdicts", "causes", "grouped", "recorded", "red", "release"]
+__all__ = [
+    "PROVENANCE",
+    "SAMPLE",
+    "Cause",
+    "Verdicts",
+    "causes",
+    "grouped",
+    "recorded",
+    "red",
+    "release",
+    "stopped",
+]
 
 RESULTS = Path(__file__).parent / "results"
 
 PROVENANCE = """\
-sglang's classes are its own, and not changed, but they run on the CPU. Where sglang has a fallback off
-CUDA, that is what is seen, not the kernel that it has on a GPU. Triton kernels run in Triton's
-interpreter, whose casts to fp8 and bf16 and whose masked store are patched, where that shows, to do what
-compiled kernels do (`tests/interop/rounding.py`), and functions under `torch.compile` run without it. Rows 16 bytes at a
-time are a layout of ROCm's: the module's flag for ROCm kernels is patched while such a pool is built
-(`tests/interop/layouts.py`)."""
+sglang's classes are its own, and not changed, but they run on the CPU. Where sglang has a
+fallback off CUDA, that is what is seen, not the kernel that it has on a GPU. Triton kernels run
+in Triton's interpreter, whose casts to fp8 and bf16 and whose masked store are patched, where
+that shows, to do what compiled kernels do (`tests/interop/rounding.py`), and functions under
+`torch.compile` run without it. Rows 16 bytes at a time are a layout of ROCm's: the module's flag
+for ROCm kernels is patched while such a pool is built (`tests/interop/layouts.py`)."""
 """What was run, as the pages say it."""
 
 Verdicts: TypeAlias = Mapping[str, Mapping[str, Mapping[str, str]]]
@@ -96,6 +107,18 @@ def red(verdicts: Verdicts) -> set[tuple[str, str]]:
         for law, specs in laws.items()
         if any(verdict.startswith("failed") for verdict in specs.values())
     }
+
+
+def stopped(verdicts: Verdicts, error: str) -> set[tuple[str, str]]:
+    """Red rows in which each finding is this exception of `set_kv_buffer`'s, and nothing else."""
+    found = set()
+    for pool, law in red(verdicts):
+        told = [verdict for verdict in verdicts[pool][law].values() if verdict.startswith("failed")]
+        if all(
+            each.startswith("failed: set_kv_buffer(") and f"got {error}:" in each for each in told
+        ):
+            found.add((pool, law))
+    return found
 
 
 def causes() -> list[Cause]:
