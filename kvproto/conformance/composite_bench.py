@@ -81,6 +81,12 @@ class CompositeBench(KVBench):
         """The global ids of all layers with rows, side after side."""
         return list(self.places)
 
+    @property
+    def owning_leaves(self) -> list[KVLeaf]:
+        """The leaves with layers among the pool's own `leaves()`."""
+        parts = (leaf for _, leaf in self.pool.leaves())
+        return [leaf for leaf in parts if supports(leaf, KVLeaf) and leaf.layer_num]
+
     def place(self, layer_id: int | None = None) -> tuple[KVBench, int]:
         """The bench of a layer's leaf, and the layer's id there; of the first layer by default."""
         return self.places[self.layer_ids[0] if layer_id is None else layer_id]

@@ -24,12 +24,12 @@ class BlockScaled(Capability, Protocol):
 
     @property
     def k_scale_buffer(self) -> Sequence[Tensor]:
-        """Key scales, one tensor per owned layer, local order."""
+        """Key scales, one tensor per owned layer, local order; a composite's by global id."""
         ...
 
     @property
     def v_scale_buffer(self) -> Sequence[Tensor]:
-        """Value scales, one tensor per owned layer, local order."""
+        """Value scales, in the same order."""
         ...
 
     def get_kv_scale_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:

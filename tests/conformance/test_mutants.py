@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kvproto.conformance import LAWS, Report, check_pool
+from kvproto.conformance.block_codec import is_block_scaled
 from kvproto.conformance.command import BUILT_IN
+from kvproto.conformance.composite_bench import SWABench
 from kvproto.conformance.factory import load_factory
 from kvproto.conformance.mutants import MUTANTS, Mutant
-from kvproto.protocols import Declined
-from kvproto.reference import MHALeaf
+from kvproto.conformance.specs import SPECS
+from kvproto.protocols import Declined, SWAPoolRequest
+from kvproto.reference import MHALeaf, build_reference_pool
 from tests.conformance.plain import is_plain
 
 
@@ -28,6 +33,33 @@ def test_the_law_names_its_mutant(mutant: Mutant) -> None:
     assert report.failures, f"{mutant.kills} let {mutant.name} pass"
     assert {result.law for result in report.failures} == {mutant.kills}
     assert not report.ok
+
+
+def test_a_pool_that_wants_its_own_layer_class_is_found_by_the_rows_it_lost() -> None:
+    """The kit's layers and the core's both have all that a leaf may look at."""
+    mutant = next(m for m in MUTANTS if m.name == "WantsItsOwnLayerClass")
+    report = check_pool(mutant.factory, laws=[mutant.kills])
+    assert report.failures
+    for result in report.failures:
+        assert result.finding is not None
+        assert result.finding.call.startswith("set_kv_buffer on a pair over WantsItsOwnLayerClass")
+        assert result.finding.got.startswith("[0, ")
+
+
+def test_block_scales_of_a_composite_are_judged_by_its_protocols_alone() -> None:
+    """A vendor's pair need not have `layer_ids`, or anything else that no protocol names."""
+    pairs = (s for s in SPECS if isinstance(s.request, SWAPoolRequest))
+    spec = next(s for s in pairs if is_block_scaled(s.request.full))
+    pool: Any = build_reference_pool(spec.request)
+
+    class Theirs:
+        full_kv_pool, swa_kv_pool = pool.full_kv_pool, pool.swa_kv_pool
+        k_scale_buffer, v_scale_buffer = pool.k_scale_buffer, pool.v_scale_buffer
+        leaf_for, leaves = pool.leaf_for, pool.leaves
+        get_kv_scale_buffer = pool.get_kv_scale_buffer
+        get_kv_scale_buf_infos = pool.get_kv_scale_buf_infos
+
+    LAWS["composite.scales"].run(SWABench(spec.request, Theirs()))
 
 
 BIND_NO_POOL_OF_OURS = {

@@ -13,7 +13,6 @@ from kvproto.protocols import (
     HybridPoolRequest,
     IndexerCapable,
     KPoolTail,
-    KVLeaf,
     MLALatent,
     SWAPoolRequest,
     SWARingPoolRequest,
@@ -81,7 +80,7 @@ def leaf_for(bench: CompositeBench) -> None:
 )
 def capabilities(bench: CompositeBench) -> None:
     """It keeps index keys where a leaf does, latent rows and block scales where all of them do."""
-    owning = [leaf for _, leaf in bench.pool.leaves() if _has_layers(leaf)]
+    owning = bench.owning_leaves
     if not owning:
         return
     told: dict[type, bool] = {
@@ -122,10 +121,6 @@ _DECLARED: dict[type, tuple[str, str]] = {
     SWARingPoolRequest: ("swa", "request_slot"),
     HybridPoolRequest: ("hybrid_linear", "state_slot"),
 }
-
-
-def _has_layers(leaf: object) -> bool:
-    return isinstance(leaf, KVLeaf) and leaf.layer_num > 0
 
 
 def _expect_no_rows(bench: CompositeBench, parts: list[object]) -> None:

@@ -6,7 +6,6 @@ from kvproto.protocols import (
     Composite,
     DeclaresRegions,
     DeclaresTraits,
-    KVLeaf,
     SizeReporting,
     supports,
 )
@@ -52,7 +51,7 @@ def regions(bench: CompositeBench) -> None:
 )
 def size(bench: CompositeBench) -> None:
     """The reported bytes are those of the leaves: one number where all of theirs are, or a pair."""
-    sized = [leaf for leaf in _owning(bench) if supports(leaf, SizeReporting)]
+    sized = [leaf for leaf in bench.owning_leaves if supports(leaf, SizeReporting)]
     parts = [size_parts(leaf.get_kv_size_bytes()) for leaf in sized]
     sides = max(map(len, parts), default=0)
     expected = tuple(sum(part[i] for part in parts if i < len(part)) for i in range(sides))
@@ -69,7 +68,7 @@ def size(bench: CompositeBench) -> None:
 )
 def replication(bench: CompositeBench) -> None:
     """Where all leaves are held by the same ranks, so is the composite, and says so."""
-    saying = [leaf for leaf in _owning(bench) if supports(leaf, DeclaresTraits)]
+    saying = [leaf for leaf in bench.owning_leaves if supports(leaf, DeclaresTraits)]
     told = {leaf.pool_traits.replication for leaf in saying}
     got = bench.pool.pool_traits.replication
     if len(told) == 1 and got not in told:
@@ -79,8 +78,3 @@ def replication(bench: CompositeBench) -> None:
 def _every_id(bench: CompositeBench) -> list[int]:
     state = bench.whole.state.mamba_layer_ids if isinstance(bench, HybridBench) else ()
     return [*bench.layer_ids, *state]
-
-
-def _owning(bench: CompositeBench) -> list[object]:
-    parts = (leaf for _, leaf in bench.pool.leaves())
-    return [leaf for leaf in parts if supports(leaf, KVLeaf) and leaf.layer_num]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kvproto import protocols as p
-from kvproto.protocols import Composite, KVLeaf, supports
+from kvproto.protocols import Composite, supports
 
 from ..broken import LawBroken
 from ..composite_bench import CompositeBench, HybridBench
@@ -47,7 +49,7 @@ _BY_FULL_LOCATION = (p.Movable, p.HostCopyable, p.DeclaresRegions)
 )
 def operations(bench: CompositeBench) -> None:
     """It can write, move, copy, export, resume and describe what all its leaves can, else not."""
-    owning = _owning(bench)
+    owning = bench.owning_leaves
     if not owning:
         return
     hybrid = isinstance(bench, HybridBench)
@@ -84,11 +86,6 @@ def _expect(bench: CompositeBench, capability: type, *, due: bool, why: str) -> 
         raise LawBroken(call, expected=f"{due}, {why}", got=str(has))
 
 
-def _owning(bench: CompositeBench) -> list[object]:
-    parts = (leaf for _, leaf in bench.pool.leaves())
-    return [leaf for leaf in parts if supports(leaf, KVLeaf) and leaf.layer_num]
-
-
 def _exports_pages(leaf: object) -> bool:
     """Does all that the leaf exports go by its page numbers?"""
     if not supports(leaf, p.Transferable):
@@ -105,5 +102,5 @@ def _names_all(leaf: object) -> bool:
     return supports(leaf, p.LayerIdReporting) and described
 
 
-def _names(leaves: list[object]) -> list[str]:
+def _names(leaves: Iterable[object]) -> list[str]:
     return [type(leaf).__name__ for leaf in leaves]

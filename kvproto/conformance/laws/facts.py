@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 
-from kvproto.kernels import FP8_DTYPES
 from kvproto.protocols import (
     HiSparseAllocator,
     KVLeaf,
@@ -54,7 +53,8 @@ def device(bench: KVBench) -> None:
 def store_dtype(bench: KVBench) -> None:
     """Rows are kept in the declared store dtype: bytes for fp8, else the pool's own dtype."""
     dtype = bench.request.dtype
-    expected = torch.uint8 if dtype in FP8_DTYPES else dtype
+    fp8 = dtype.is_floating_point and dtype.itemsize == 1
+    expected = torch.uint8 if fp8 else dtype
     bench.expect("pool.store_dtype", expected=expected, got=bench.pool.store_dtype)
     for rows, names in _ROW_BUFFERS:
         if supports(bench.pool, rows):

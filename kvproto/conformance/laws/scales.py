@@ -232,13 +232,16 @@ def waits(bench: BlockBench) -> None:
     "composite.scales",
     BlockScaled,
     Composite,
+    when=lambda bench: bool(bench.layer_ids),
     needs=("composite.leaf-for",),
     check="give each layer's scales from its own leaf; list those of the side exported by page",
 )
 def of_leaves(bench: CompositeBench) -> None:
     """The scales of a layer are its leaf's, in every member, and the list is the full side's."""
-    pool = bench.pool
-    for index, layer_id in enumerate(pool.layer_ids):
+    pool, ids = bench.pool, sorted(bench.layer_ids)
+    held = len(pool.k_scale_buffer), len(pool.v_scale_buffer)
+    bench.expect("len(k_scale_buffer), len(v_scale_buffer)", expected=(len(ids),) * 2, got=held)
+    for index, layer_id in enumerate(ids):
         leaf, leaf_id = pool.leaf_for(layer_id)
         own = [scales.data_ptr() for scales in leaf.get_kv_scale_buffer(leaf_id)]
         shown = [scales.data_ptr() for scales in pool.get_kv_scale_buffer(layer_id)]

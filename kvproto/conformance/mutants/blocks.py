@@ -285,6 +285,14 @@ class ShowsScalesOfTheFirstLayer(CompositePool):
         return pool.get_kv_scale_buffer(self.layer_ids[0])  # type: ignore[no-any-return]
 
 
+@composite("composite.scales")
+class ListsScalesSideAfterSide(CompositePool):
+    @property
+    def k_scale_buffer(self) -> list[Tensor]:
+        leaves: list[Any] = [side.leaf for side in self._sides]
+        return [scales for leaf in leaves for scales in leaf.k_scale_buffer]
+
+
 @composite("composite.capabilities")
 class ForwardsScalesOfSomeLeaves(CompositePool):
     k_scale_buffer: tuple[Tensor, ...] = ()

@@ -59,6 +59,18 @@ class RoundsDown(PageAllocator):
         return super().alloc(need_size - need_size % self.page_size)
 
 
+@mutant("alloc.part-of-a-page", serves=AllocatorRequest, build=alone)
+class RoundsDownOnce(PageAllocator):
+    _warned = False
+
+    def alloc(self, need_size: int, /) -> Tensor | None:
+        part = need_size % self.page_size
+        if part and self._warned:
+            raise ValueError(f"need_size={need_size}: give whole pages")
+        self._warned = self._warned or part > 0
+        return super().alloc(need_size - part)
+
+
 @mutant("swa-alloc.free-full", serves=SWAAllocatorRequest, build=paired)
 class LosesPeersThatAreLeft(SWAPairAllocator):
     def free_full(self, free_index: Tensor, /) -> None:

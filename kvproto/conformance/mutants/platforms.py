@@ -16,6 +16,7 @@ from kvproto.reference import (
 )
 
 from ..block_codec import is_block_scaled
+from ..kv_bench import LayerStub
 from .registry import MUTANTS, Mutant, mutant
 
 
@@ -29,7 +30,7 @@ class GatesOnItsOwnClass(MHALeaf):
 @mutant("platform.composite-over-vendor", source="sgl-project/sglang#27679", serves=MHALeafRequest)
 class WantsItsOwnLayerClass(MHALeaf):
     def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
-        if layer.k_scale is None:
+        if isinstance(layer, LayerStub):
             super().set_kv_buffer(layer, loc_info, *rows, **named)
 
 
