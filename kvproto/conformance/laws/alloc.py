@@ -13,7 +13,7 @@ from kvproto.protocols import PagedAllocator, SlotAllocator
 from ..account_bench import AllocBench, refused, slots
 from ..broken import LawBroken
 from ..law import law
-from .sync_free import run_traced
+from .sync_free import run_traced, watched
 
 ACCOUNTS = ("alloc.exhaust", "alloc.clear")
 ALLOC = (*ACCOUNTS, "alloc.range")
@@ -309,6 +309,7 @@ def index_dtypes(bench: AllocBench) -> None:
 )
 def sync_free(bench: AllocBench) -> None:
     """Freeing segments runs no operation whose shape or control flow depends on the slots."""
+    bench = watched(bench)
     size = bench.page_size
     row = slots(bench.take(3 * size))
     run_traced("free_segment", lambda: bench.pool.free_segment(row[:size], start_pos=0))

@@ -15,7 +15,7 @@ from ..broken import LawBroken
 from ..law import law
 from ..window_bench import PureBench
 from .alloc import ACCOUNTS, INDEX_DTYPES
-from .sync_free import run_traced, traced
+from .sync_free import run_traced, traced, watched
 
 EVICTING = ("free_swa", "free_swa_segment")
 
@@ -119,6 +119,7 @@ def tail(bench: PureBench) -> None:
 )
 def sync_free(bench: PureBench) -> None:
     """Frees of segments, of either side, run no operation that depends on the slots."""
+    bench = watched(bench)
     row, other = slots(bench.take(2)), slots(bench.take(1))
     run_traced("free_swa_segment", lambda: bench.pool.free_swa_segment(row, start_pos=0))
     run_traced("free_full_segment", lambda: bench.pool.free_full_segment(row, start_pos=0))

@@ -13,7 +13,7 @@ from ..law import law
 from ..ring_bench import RingAllocBench
 from ..row_bench import RequestStub
 from .alloc import ACCOUNTS
-from .sync_free import run_traced, traced
+from .sync_free import run_traced, traced, watched
 
 COUNTED = (*ACCOUNTS, "ring-alloc.rows")
 
@@ -78,6 +78,7 @@ def no_peers(bench: RingAllocBench) -> None:
 )
 def sync_free(bench: RingAllocBench) -> None:
     """Translation and segment frees run no operation whose shape or flow depends on the slots."""
+    bench = watched(bench)
     loc = torch.tensor([[0, -1, -9], [*bench.lendable][:1] * 3])
     got = traced("translate_loc_from_full_to_swa", lambda: _translate(bench, loc))
     right = torch.where(loc < 0, got.clamp(-1, 0), 0)

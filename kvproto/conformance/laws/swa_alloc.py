@@ -15,7 +15,7 @@ from ..broken import LawBroken
 from ..law import law
 from ..pair_bench import PairBench
 from .alloc import ACCOUNTS, INDEX_DTYPES
-from .sync_free import run_traced
+from .sync_free import run_traced, watched
 
 MAPPED = (*ACCOUNTS, "swa-alloc.mapping")
 
@@ -162,6 +162,7 @@ def translate(bench: PairBench) -> None:
 )
 def sync_free(bench: PairBench) -> None:
     """Translation and segment frees run no operation whose shape or flow depends on the slots."""
+    bench = watched(bench)
     size = bench.page_size
     row, other = slots(bench.evicted(3 * size, size)), slots(bench.take(size))
     translated = bench.pool.translate_loc_from_full_to_swa

@@ -1,21 +1,33 @@
-"""Doors inside a captured graph: no operation whose shape, or whose host, waits for the data."""
+"""Doors inside a captured graph: no operation whose shape, or whose host, waits for the data.
+
+The kit's tensors are in host memory and stand for a device's. What is looked at is the path that a
+device takes: it runs under a dispatch mode and a function mode, and a pool with a shorter way for
+host memory leaves it there, as it does while a graph is traced. One that decides so once, when it
+is built, is built again for the law under a dispatch mode (`watched`). No law here hands over what
+a pool may read by contract (`seq_lens_cpu`, `prefix_lens_cpu`, counts): those are lists and
+integers, or host tensors of calls that run outside a captured graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.protocols import IndexerCapable, KVPool, MLALatent, Movable
 
+from ..bench import Bench
 from ..broken import LawBroken
 from ..kv_bench import KVBench, LayerStub
 from ..latent_bench import LatentBench, has_index_keys
 from ..law import has_layers, law
 from .leaf import OWNED
+
+B = TypeVar("B", bound=Bench)
 
 _SYNCING = {
     "aten::nonzero",
@@ -24,8 +36,18 @@ _SYNCING = {
     "aten::_unique2",
     "aten::unique_dim",
     "aten::unique_consecutive",
+    "aten::equal",
+    "aten::allclose",
+    "aten::bincount",
 }
 _INDEXED = {"aten::index", "aten::index_put", "aten::index_put_"}
+_TO_HOST = frozenset(
+    {
+        *("tolist", "numpy", "__array__", "item"),
+        *("__bool__", "__int__", "__float__", "__index__"),
+    }
+)
+"""Members that give the host values. Of host memory some read without any operation."""
 
 
 class _DataDependent(Exception):
@@ -45,6 +67,37 @@ class _RefuseDataDependent(TorchDispatchMode):  # type: ignore[no-untyped-call] 
         name = func._schema.name
         if name in _SYNCING or (name in _INDEXED and _has_mask(args[1])):
             raise _DataDependent(f"{name}{' with a boolean mask' if name in _INDEXED else ''}")
+        if name == "aten::repeat_interleave" and (kwargs or {}).get("output_size") is None:
+            raise _DataDependent(f"{name} without output_size")
+        return func(*args, **(kwargs or {}))
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+    """Changes nothing; a pool sees that it is there."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _RefuseToHost(TorchFunctionMode):
+    """Raises where a tensor's values become Python's or numpy's."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        name = getattr(func, "__name__", "")  # descriptors of every kind come by here
+        if name in _TO_HOST:
+            raise _DataDependent(f"Tensor.{name}()")
         return func(*args, **(kwargs or {}))
 
 
@@ -112,6 +165,16 @@ def indexer(bench: LatentBench) -> None:
     run_traced("get_index_k_scale_buffer(...)", lambda: read(layer_id, lens, pages, 2, 1))
 
 
+def watched(bench: B) -> B:
+    """A bench with a fresh subject on it that was built as for a device.
+
+    For subjects that choose between host memory and a device's when they are built.
+    """
+    see: Any = _Watching  # torch has no types here
+    with see():
+        return bench.sibling(bench.another())
+
+
 def traced(call: str, action: Callable[[], Tensor]) -> Tensor:
     """What came of it, run where an operation that depends on data raises."""
     results: list[Tensor] = []
@@ -125,7 +188,8 @@ def run_traced(call: str, action: Callable[[], object]) -> None:
     :raises LawBroken: naming the first such operation.
     """
     try:
-        with _RefuseDataDependent():  # type: ignore[no-untyped-call]  # as above
+        refuse: Any = _RefuseDataDependent  # torch has no types here
+        with refuse(), _RefuseToHost():
             action()
     except _DataDependent as found:
         raise LawBroken(call, expected="fixed-shape operations only", got=str(found)) from None

@@ -173,6 +173,17 @@ class SyncsInWrite(MHALeaf):
         super().set_kv_buffer(layer, loc[kept], cache_k[kept], cache_v[kept], *options, **named)
 
 
+@mutant("sync-free.write", serves=MHALeafRequest)
+class ListsLocations(MHALeaf):
+    """Reads host memory without an operation; of a device's it would wait."""
+
+    def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
+        loc: Any = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
+        slots: list[int] = loc.tolist()
+        if any(slot >= 0 for slot in slots):
+            super().set_kv_buffer(layer, loc_info, *rows, **named)
+
+
 @mutant("sync-free.move", source="sgl-project/sglang#36751", serves=MHALeafRequest)
 class SyncsInMove(MHALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
