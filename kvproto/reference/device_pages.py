@@ -10,7 +10,7 @@ from kvproto.kernels.alloc_extend import alloc_extend
 from kvproto.kernels.page_slots import page_slots, pages_of, pages_touched
 
 from .free_list import FreeList
-from .page_demand import pages_to_decode, pages_to_extend
+from .page_demand import check_batch, check_tokens, pages_to_decode, pages_to_extend
 
 __all__ = ["DevicePages"]
 
@@ -50,11 +50,18 @@ class DevicePages(FreeList):
     ) -> Tensor | None:
         """Slots that continue each request; None and no change where too few pages are free.
 
-        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to.
+        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to, and for
+            tensors that are not all `[requests]`; nothing has changed.
         """
+        check_batch(
+            prefix_lens=prefix_lens,
+            prefix_lens_cpu=prefix_lens_cpu,
+            seq_lens=seq_lens,
+            seq_lens_cpu=seq_lens_cpu,
+            last_loc=last_loc,
+        )
         new_pages, extend = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        if extend != extend_num_tokens:
-            raise ValueError(f"extend_num_tokens={extend_num_tokens}: the lengths say {extend}")
+        check_tokens(extend_num_tokens, extend)
         most = extend // self.page_size + prefix_lens.shape[0] + 1
         pages = self.take(new_pages, expected=most)
         if pages is None:
@@ -62,7 +69,11 @@ class DevicePages(FreeList):
         return alloc_extend(prefix_lens, seq_lens, last_loc, pages, self.page_size, extend)
 
     def decode(self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor) -> Tensor | None:
-        """A slot for the last token of each request; None and no change as above."""
+        """A slot for the last token of each request; None and no change as above.
+
+        :raises ValueError: for tensors that are not all `[requests]`; nothing has changed.
+        """
+        check_batch(seq_lens=seq_lens, seq_lens_cpu=seq_lens_cpu, last_loc=last_loc)
         new_pages = pages_to_decode(seq_lens_cpu, self.page_size)
         pages = self.take(new_pages, expected=seq_lens.shape[0])
         return None if pages is None else alloc_decode(seq_lens, last_loc, pages, self.page_size)

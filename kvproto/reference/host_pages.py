@@ -10,7 +10,7 @@ from torch import Tensor
 from kvproto.kernels.on_host import np
 
 from .host_free_list import HostFreeList
-from .page_demand import pages_to_extend
+from .page_demand import check_batch, check_tokens, pages_to_extend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,11 +53,18 @@ class HostPages(HostFreeList):
     ) -> Tensor | None:
         """Slots that continue each request; None and no change where too few pages are free.
 
-        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to.
+        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to, and for
+            tensors that are not all `[requests]`; nothing has changed.
         """
+        check_batch(
+            prefix_lens=prefix_lens,
+            prefix_lens_cpu=prefix_lens_cpu,
+            seq_lens=seq_lens,
+            seq_lens_cpu=seq_lens_cpu,
+            last_loc=last_loc,
+        )
         new_pages, extend = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        if extend != extend_num_tokens:
-            raise ValueError(f"extend_num_tokens={extend_num_tokens}: the lengths say {extend}")
+        check_tokens(extend_num_tokens, extend)
         most = extend // self.page_size + prefix_lens.shape[0] + 1
         pages = self.take(new_pages, expected=most)
         if pages is None:
@@ -66,7 +73,11 @@ class HostPages(HostFreeList):
         return _tensor(_continued(*lens, last_loc.numpy(), pages, self.page_size))
 
     def decode(self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor) -> Tensor | None:
-        """A slot for the last token of each request; None and no change as above."""
+        """A slot for the last token of each request; None and no change as above.
+
+        :raises ValueError: for tensors that are not all `[requests]`; nothing has changed.
+        """
+        check_batch(seq_lens=seq_lens, seq_lens_cpu=seq_lens_cpu, last_loc=last_loc)
         begins = np.flatnonzero((seq_lens_cpu.numpy() - 1) % self.page_size == 0)
         pages = self.take(len(begins), expected=seq_lens.shape[0])
         if pages is None:

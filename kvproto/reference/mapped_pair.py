@@ -11,7 +11,7 @@ from torch import Tensor
 from kvproto.kernels.page_slots import pages_of, pages_touched
 from kvproto.protocols import Capability, PagedAllocator, SlotAllocator, require
 
-from .page_demand import pages_to_extend
+from .page_demand import check_tokens, pages_to_extend
 from .peer_mapping import PeerMapping
 from .slot_allocator import page_disjoint
 
@@ -94,8 +94,11 @@ class MappedPair:
         """Slots that continue each request, every one with a peer, as `PagedAllocator` says.
 
         What continues on a page whose peer was freed has none.
+
+        :raises ValueError: when `extend_num_tokens` is not what the lengths add up to.
         """
-        new_pages, _ = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
+        new_pages, extend = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
+        check_tokens(extend_num_tokens, extend)
         need = new_pages * self.page_size
         if not self._fits(need, need):
             return None

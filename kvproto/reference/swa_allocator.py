@@ -10,7 +10,7 @@ from torch import Tensor
 from kvproto.protocols import PagedAllocator, SlotAllocator, SWACapable
 
 from .mapped_pair import MappedPair, given
-from .page_demand import pages_to_decode
+from .page_demand import check_tokens, pages_to_decode
 
 __all__ = ["SWAPairAllocator"]
 
@@ -101,7 +101,8 @@ class SWAPairAllocator(MappedPair):
 
         Waits for the device where the tail begins on the prefix's last page.
 
-        :raises ValueError: for more than one request, or a tail longer than what is new.
+        :raises ValueError: for more than one request, a tail longer than what is new, or an
+            `extend_num_tokens` that is not what the lengths add up to.
         """
         if seq_lens_cpu.shape[0] != 1 or not 0 <= swa_tail_len <= extend_num_tokens:
             raise ValueError(
@@ -109,6 +110,7 @@ class SWAPairAllocator(MappedPair):
                 f"{extend_num_tokens} tokens: must be one request and a part of them"
             )
         prefix, seq = int(prefix_lens_cpu[0]), int(seq_lens_cpu[0])
+        check_tokens(extend_num_tokens, seq - prefix)
         start = seq - swa_tail_len
         last_peer = self._peer_to_continue(last_loc, prefix, start) if swa_tail_len else None
         # Without one the tail's first page is new, however far into it the tail begins.
@@ -157,7 +159,7 @@ class SWAPairAllocator(MappedPair):
 
     def _extend_window(self, begin: int, seq: int, last_peer: Tensor | None) -> Tensor:
         """Window slots of one request's tokens `begin .. seq - 1`."""
-        before, after = torch.tensor([begin]), torch.tensor([seq])
+        before, after = (torch.tensor([each], device="cpu") for each in (begin, seq))
         last = before.new_full((1,), -1) if last_peer is None else last_peer
         lens = (before.to(self.device), before, after.to(self.device), after)
         return self._extend(self.swa_attn_allocator, *lens, last.to(self.device), seq - begin)

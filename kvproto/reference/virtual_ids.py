@@ -108,8 +108,10 @@ class VirtualIds:
         if width < loc.shape[0]:
             raise ValueError(f"out_width={width}: there are {loc.shape[0]} ids")
         target = loc.new_empty(width, dtype=torch.int64) if out is None else out
-        _checked(target, torch.Size([width])).zero_()
-        target[: loc.shape[0]].copy_(self.translate_kv_loc(loc))
+        _checked(target, torch.Size([width]))
+        found = self.translate_kv_loc(loc)  # before a write: the ids may lie in `out`
+        target[: loc.shape[0]].copy_(found)
+        target[loc.shape[0] :].zero_()
         return target
 
     def move_page(self, virtual_page: int, /) -> tuple[int, int]:

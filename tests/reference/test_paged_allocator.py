@@ -10,6 +10,8 @@ import torch
 import kvproto.reference.device_pages as module
 from kvproto.protocols import PagedAllocator, SlotAllocator, SWAAllocator, explain
 from kvproto.reference import slot_allocator
+from kvproto.reference.device_pages import DevicePages
+from kvproto.reference.host_pages import HostPages
 from tests.reference.allocators import decode, extend, free_pages, numbers, paged, slots
 
 pytestmark = pytest.mark.usefixtures("host_or_device")
@@ -167,6 +169,35 @@ def test_the_host_lengths_must_agree_with_the_count() -> None:
     with pytest.raises(ValueError, match="at least as long as its prefix"):
         allocator.alloc_extend(four, four, one, one, slots(7), -4)
     assert allocator.available_size() == 16
+
+
+EXTEND: dict[str, list[int]] = {
+    "prefix_lens": [0, 0],
+    "prefix_lens_cpu": [0, 0],
+    "seq_lens": [4, 4],
+    "seq_lens_cpu": [4, 4],
+    "last_loc": [-1, -1],
+}
+DECODE = {"seq_lens": [5, 5], "seq_lens_cpu": [5, 5], "last_loc": [7, 11]}
+
+
+@pytest.mark.parametrize("cls", [HostPages, DevicePages])
+@pytest.mark.parametrize("change", [1, 3])
+@pytest.mark.parametrize("name", EXTEND)
+def test_no_page_is_taken_for_tensors_of_other_batches(
+    cls: type[HostPages | DevicePages], name: str, change: int
+) -> None:
+    """In host memory and on a device, by the same words."""
+    pages = HostPages(4, 4) if cls is HostPages else DevicePages(4, torch.device("cpu"), 4)
+    calls: list[tuple[dict[str, list[int]], Any]] = [(EXTEND, pages.extend), (DECODE, pages.decode)]
+    for given, call in calls:
+        if name in given:
+            wrong = slots(*([1] * change))
+            tensors = [wrong if each == name else slots(*given[each]) for each in given]
+            count = [8] if given is EXTEND else []
+            with pytest.raises(ValueError, match=rf"{name} \({change},\).* nothing was allocated"):
+                call(*tensors, *count)
+    assert pages.available() == 4
 
 
 @pytest.mark.parametrize(

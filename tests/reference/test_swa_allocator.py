@@ -265,6 +265,18 @@ def test_pages_of_one_token_work_alike() -> None:
     assert (allocator.full_available_size(), allocator.swa_available_size()) == (4, 1)
 
 
+@pytest.mark.parametrize("page_size", [1, 4])
+@pytest.mark.parametrize("told", [3, 5])
+def test_the_host_lengths_must_agree_with_the_count(page_size: int, told: int) -> None:
+    allocator = pair(16, 8, page_size)
+    lens = (slots(0), slots(0), slots(4), slots(4), slots(-1))
+    with pytest.raises(ValueError, match=f"extend_num_tokens={told}: the lengths say 4"):
+        allocator.alloc_extend(*lens, told)
+    with pytest.raises(ValueError, match=f"extend_num_tokens={told}: the lengths say 4"):
+        allocator.alloc_extend_swa_tail(*lens, told, 2)
+    assert (allocator.full_available_size(), allocator.swa_available_size()) == (16, 8)
+
+
 def test_a_group_settles_peers_at_once() -> None:
     allocator = pair(16, 16)
     extend(allocator, [0], [8], [-1])

@@ -98,6 +98,19 @@ def test_results_go_where_a_captured_graph_looks() -> None:
             allocator.translate_kv_loc(slots(4, 5, 6), out=wrong)
 
 
+def test_ids_may_be_translated_where_they_are() -> None:
+    allocator = ids()
+    allocator.alloc(8)
+    allocator.move_page(2)
+    behind = numbers(allocator.translate_kv_loc(slots(8, 0, 5)))
+    place = slots(8, 0, 5)
+    assert allocator.translate_write_loc(place, out=place) is place
+    assert numbers(place) == behind != [8, 0, 5]
+    wide = slots(8, 0, 5, 7)
+    allocator.translate_write_loc(wide[:3], out=wide, out_width=4)
+    assert numbers(wide) == [*(behind or []), 0]
+
+
 def test_parts_must_be_what_they_are_used_as() -> None:
     with pytest.raises(CapabilityError, match="virtual ids"):
         VirtualIds(
