@@ -18,7 +18,7 @@ from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
 from .isolated import Isolation
 from .law import LAWS, Law, laws_named
-from .over_leaves import binds_over_leaves, leaf_name, over_leaves
+from .over_leaves import COMPOSITES, binds_over_leaves, leaf_name, over_leaves
 from .report import LawResult, Report, Subject
 from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
@@ -104,17 +104,24 @@ def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law
 def _ask(
     factory: Factory, specs: Iterable[Spec], composites: bool
 ) -> tuple[list[Built], list[tuple[str, str]]]:
-    """What the factory builds; with `composites`, those it declines are built over its leaves."""
+    """What the factory builds; with `composites`, those it declines are built over its leaves.
+
+    The reasons of both are told where neither gave a composite.
+    """
     built: list[Built] = []
     compose = over_leaves(factory)
     declined: list[tuple[str, str]] = []
     for spec in specs:
         answer = build(factory, spec.request)
         if isinstance(answer, Declined):
-            declined.append((spec.name, answer.reason))
-            ours = build(compose, spec.request) if composites else answer
-            if not isinstance(ours, Declined):
-                built.append(Built(spec, ours, compose, leaf_name(ours)))
+            reason = answer.reason
+            if composites and isinstance(spec.request, COMPOSITES):
+                ours = build(compose, spec.request)
+                if isinstance(ours, Declined):
+                    reason = f"{reason}; {ours.reason}"
+                else:
+                    built.append(Built(spec, ours, compose, leaf_name(ours)))
+            declined.append((spec.name, reason))
         else:
             _require_cpu(answer, spec)
             built.append(Built(spec, answer, factory))

@@ -14,12 +14,23 @@ from kvproto.protocols import (
     SWAPoolRequest,
 )
 from kvproto.reference import build_reference_pool
+from kvproto.reference.sides import LeavesMisfit
 
 from .factory import Factory
 from .law import Law
 from .report import LawResult
 
-__all__ = ["binds_over_leaves", "broken_by_leaves", "leaf_name", "over_leaves", "relies_on"]
+__all__ = [
+    "COMPOSITES",
+    "binds_over_leaves",
+    "broken_by_leaves",
+    "leaf_name",
+    "over_leaves",
+    "relies_on",
+]
+
+COMPOSITES = (SWAPoolRequest, HybridPoolRequest)
+"""What the kit builds itself where a factory declines it."""
 
 _FAMILIES = ("swa", "hybrid", "composite")
 
@@ -60,16 +71,16 @@ def broken_by_leaves(results: Iterable[LawResult]) -> dict[str, str]:
 def over_leaves(factory: Factory) -> Factory:
     """A factory of window pairs and hybrids whose leaves are `factory`'s.
 
-    It declines where the factory declines a leaf, or serves what no composite can be built over;
-    law `platform.composite-over-vendor` says so of the leaf.
+    It declines where the factory declines a leaf, or serves what no composite can be built over:
+    what is no leaf, or leaves that do not fit together (`LeavesMisfit`).
     """
 
     def build(request: Any) -> Any:
-        if not isinstance(request, SWAPoolRequest | HybridPoolRequest):
+        if not isinstance(request, COMPOSITES):
             return Declined(f"{type(request).__name__} is no request for a composite")
         try:
             return build_reference_pool(request, build_leaf=factory)
-        except (CapabilityError, ValueError) as error:
+        except (CapabilityError, LeavesMisfit) as error:
             return Declined(f"no composite over these leaves: {error}")
 
     return build

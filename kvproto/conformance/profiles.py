@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .law import Law
 from .report import LawResult, Report, Subject
 
 __all__ = ["PROFILES", "Profile", "ProfileVerdict", "profile_verdicts"]
@@ -17,44 +18,66 @@ Answer = Literal["yes", "no", "expected", "not asked"]
 class Profile:
     """A consumer: the capabilities it cannot do without, and the families of laws it relies on.
 
-    `subject_has` says to which subjects the question applies at all.
+    The question applies to subjects that have any of `subject_has`. The laws of `beside` count
+    against the consumer as those of `families` do, but answer for it only together with some of
+    these.
     """
 
     name: str
-    subject_has: str
+    subject_has: tuple[str, ...]
     needs: tuple[str, ...]
     families: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
+    def uses(self, subject: Subject) -> bool:
+        """Does the question apply to the subject?"""
+        return any(map(subject.has, self.subject_has))
+
+    def counts(self, law: Law) -> bool:
+        """Does the consumer rely on the law?"""
+        return law.family in self.families or law.family in self.beside
+
+
+_ROWS = ("KVPool", "KeyOnly")
+_EYES = ("oracle",)
+"""What holds to account how rows were read: for all whose laws compare stored bytes."""
 
 PROFILES = (
     Profile(
         "attention",
-        "KVPool",
-        ("KVPool",),
+        (*_ROWS, "MHARows"),  # a pool that keeps nothing has rows to show, and no writes
+        (),
         ("leaf", "mha", "mla", "fp8", "scales", "workspace", "write", "noop", "swa"),
+        _EYES,
     ),
-    Profile("graph capture", "KVPool", ("KVPool",), ("sync-free",)),
-    Profile("PD transfer", "KVPool", ("Transferable",), ("transfer", "state-transfer")),
-    Profile("retraction", "KVPool", ("HostCopyable",), ("host-copy",)),
+    Profile("graph capture", _ROWS, (), ("sync-free",)),
+    Profile("PD transfer", _ROWS, ("Transferable",), ("transfer", "state-transfer"), _EYES),
+    Profile("retraction", _ROWS, ("HostCopyable",), ("host-copy",), _EYES),
     Profile(
         "host tier",
-        "KVPool",
+        _ROWS,
         ("DeclaresRegions", "SizeReporting"),
         ("size", "transfer", "host-tier"),
+        _EYES,
     ),
-    Profile("memory saver", "KVPool", ("Resumable",), ("memory-saver",)),
-    Profile("speculative", "KVPool", ("Movable",), ("move", "commit")),
+    Profile("memory saver", (*_ROWS, "StatePool"), ("Resumable",), ("memory-saver",), _EYES),
     Profile(
-        "SWA composite", "SWAComposite", ("SWAComposite",), ("swa", "request-ring", "composite")
+        "memory saver",
+        ("SlotAllocator", "StateSlotAllocator", "RequestPool"),
+        (),
+        ("memory-saver",),
     ),
-    Profile("hybrid composite", "HybridComposite", ("HybridComposite",), ("hybrid", "composite")),
-    Profile("sparse attention", "IndexerCapable", ("IndexerCapable",), ("indexer", "kpool")),
-    Profile("page envelopes", "PageEnvelope", ("PageEnvelope",), ("envelope",)),
-    Profile("index rows", "SparseIndexed", ("SparseIndexed",), ("sparse",)),
+    Profile("speculative", _ROWS, ("Movable",), ("move", "commit"), _EYES),
+    Profile("SWA composite", ("SWAComposite",), (), ("swa", "composite"), _EYES),
+    Profile("ring composite", ("RequestRingSWA",), (), ("request-ring",), ("composite", *_EYES)),
+    Profile("hybrid composite", ("HybridComposite",), (), ("hybrid", "composite"), _EYES),
+    Profile("sparse attention", ("IndexerCapable",), (), ("indexer", "kpool"), _EYES),
+    Profile("page envelopes", ("PageEnvelope",), (), ("envelope",), _EYES),
+    Profile("index rows", ("SparseIndexed",), (), ("sparse",), _EYES),
     Profile(
         "scheduling",
-        "SlotAllocator",
         ("SlotAllocator",),
+        (),
         (
             "alloc",
             "swa-alloc",
@@ -65,9 +88,9 @@ PROFILES = (
             "virtual-ids",
         ),
     ),
-    Profile("batching", "RequestPool", ("RequestPool",), ("request", "state-rows")),
-    Profile("state slots", "StateSlotAllocator", ("StateSlotAllocator",), ("state-slots",)),
-    Profile("recurrent state", "StatePool", ("StatePool",), ("state",)),
+    Profile("batching", ("RequestPool",), (), ("request", "state-rows")),
+    Profile("state slots", ("StateSlotAllocator",), (), ("state-slots",)),
+    Profile("recurrent state", ("StatePool",), (), ("state",)),
 )
 """In the order reports show them."""
 
@@ -88,14 +111,14 @@ class ProfileVerdict:
 def profile_verdicts(report: Report, subject: Subject) -> list[ProfileVerdict]:
     """One verdict per consumer that such a subject has."""
     mine = [r for r in report.results if r.subject == subject.name]
-    return [_verdict(p, subject, mine) for p in PROFILES if subject.has(p.subject_has)]
+    return [_verdict(p, subject, mine) for p in PROFILES if p.uses(subject)]
 
 
 def _verdict(profile: Profile, subject: Subject, results: Sequence[LawResult]) -> ProfileVerdict:
     missing = [name for name in profile.needs if not subject.has(name)]
     if missing:
         return ProfileVerdict(profile.name, "no", f"needs {', '.join(missing)}")
-    asked = [r for r in results if r.rule.family in profile.families]
+    asked = [r for r in results if profile.counts(r.rule)]
     broken = _laws(asked, "failed", "unexpected")
     if broken:
         return ProfileVerdict(profile.name, "no", f"breaks {', '.join(broken)}")
@@ -103,7 +126,8 @@ def _verdict(profile: Profile, subject: Subject, results: Sequence[LawResult]) -
         return ProfileVerdict(profile.name, "no", f"could not run {', '.join(blocked)}")
     if known := _laws(asked, "expected"):
         return ProfileVerdict(profile.name, "expected", f"breaks {', '.join(known)}, as announced")
-    return ProfileVerdict(profile.name, "yes" if asked else "not asked")
+    own = any(r.rule.family in profile.families for r in asked)
+    return ProfileVerdict(profile.name, "yes" if own else "not asked")
 
 
 def _laws(results: Sequence[LawResult], *statuses: str) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kvproto.protocols import AttentionLayer, KVLeaf, LayerTransferCounter, WriteLocation
 
-from .sides import LeafLayer, Side, SideCounter, owning, stage_of
+from .sides import LeafLayer, LeavesMisfit, Side, SideCounter, owning, stage_of
 
 __all__ = ["CompositePool", "P"]
 
@@ -154,4 +154,4 @@ def _check_agreement(sides: Sequence[Side]) -> None:
         values = {side.role: getattr(side.leaf, name) for side in sides}
         if len(set(values.values())) > 1:
             told = ", ".join(f"{role} {value}" for role, value in values.items())
-            raise ValueError(f"the leaves of a composite must agree on {name}: {told}")
+            raise LeavesMisfit(f"the leaves of a composite must agree on {name}: {told}")

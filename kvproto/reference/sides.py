@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from kvproto.protocols import Composite, KVLeaf, LayerTransferCounter, require, supports
 
-__all__ = ["LeafLayer", "Side", "SideCounter", "owning", "stage_of"]
+__all__ = ["LeafLayer", "LeavesMisfit", "Side", "SideCounter", "owning", "stage_of"]
+
+
+class LeavesMisfit(ValueError):
+    """No composite can be built over these leaves, whatever its layers are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,8 @@ class Side:
     """A leaf under its role; `layer_ids[i]` is the global id of the leaf's i-th layer.
 
     :raises CapabilityError: for what is no leaf.
-    :raises ValueError: for a composite, ids that repeat or are negative, or another number of
-        ids than the leaf has layers.
+    :raises LeavesMisfit: for a composite, or another number of ids than the leaf has layers.
+    :raises ValueError: for ids that repeat or are negative.
     """
 
     role: str
@@ -39,9 +43,9 @@ class Side:
         require(self.leaf, KVLeaf, for_=f"the {self.role} side of a composite")
         ids, held = self.layer_ids, self.leaf.layer_num
         if supports(self.leaf, Composite):
-            raise ValueError(f"the {self.role} side is a composite itself; give its leaves")
+            raise LeavesMisfit(f"the {self.role} side is a composite itself; give its leaves")
         if len(ids) != held:
-            raise ValueError(f"the {self.role} leaf has {held} layers, {len(ids)} ids name them")
+            raise LeavesMisfit(f"the {self.role} leaf has {held} layers, {len(ids)} ids name them")
         if len(set(ids)) != len(ids) or any(layer_id < 0 for layer_id in ids):
             raise ValueError(f"{self.role} layer ids {list(ids)}: none twice, none negative")
 

@@ -11,7 +11,7 @@ from kvproto.kernels import check_locations
 from kvproto.protocols import KVLeaf, WriteLocation
 
 from .composite_pool import CompositePool
-from .sides import LeafLayer, Side
+from .sides import LeafLayer, LeavesMisfit, Side
 
 __all__ = ["SWAPool", "swa_sides"]
 
@@ -52,7 +52,7 @@ class SWAPool(CompositePool):
         end_layer: int | None = None,
     ) -> None:
         if full_kv_pool is swa_kv_pool:
-            raise ValueError("full_kv_pool and swa_kv_pool are the same leaf")
+            raise LeavesMisfit("full_kv_pool and swa_kv_pool are the same leaf")
         sides = swa_sides(
             full_kv_pool, swa_kv_pool, full_attention_layer_ids, swa_attention_layer_ids
         )

@@ -12,6 +12,7 @@ from kvproto.conformance.command import BUILT_IN
 from kvproto.conformance.composite_bench import SWABench
 from kvproto.conformance.factory import load_factory
 from kvproto.conformance.mutants import MUTANTS, Mutant
+from kvproto.conformance.profiles import PROFILES
 from kvproto.conformance.specs import SPECS
 from kvproto.protocols import Declined, SWAPoolRequest
 from kvproto.reference import MHALeaf, build_reference_pool
@@ -89,6 +90,22 @@ def test_built_in_pools_keep_every_law(reports: list[Report]) -> None:
 def test_every_law_binds_some_built_in_pool(reports: list[Report]) -> None:
     bound = {result.law for report in reports for result in report.results}
     assert set(LAWS) - bound <= BIND_NO_POOL_OF_OURS
+
+
+def test_every_law_counts_for_some_consumer_or_is_of_the_kit(reports: list[Report]) -> None:
+    """On the subjects it binds, not by its family's name alone."""
+    found = [
+        (result.rule, any(p.uses(subject) and p.counts(result.rule) for p in PROFILES))
+        for report in reports
+        for subject in report.subjects
+        for result in report.results
+        if result.subject == subject.name
+    ]
+    counted = {law.id for law, counts in found if counts}
+    uncounted = {law.id for law, _ in found} - counted
+    assert {LAWS[law].family for law in uncounted} == {"debug", "declaration", "platform", "traits"}
+    missed = {law.id for law, counts in found if not counts} - uncounted
+    assert missed == set(), "laws that count on some of their subjects only"
 
 
 def test_a_pool_built_as_mutants_are_is_not_what_fails() -> None:

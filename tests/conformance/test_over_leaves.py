@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvproto.conformance import Report, check_pool
+from kvproto.conformance import BadInput, Report, check_pool
 from kvproto.conformance.composite_bench import SWABench
 from kvproto.conformance.profiles import profile_verdicts
 from kvproto.conformance.specs import SPECS
@@ -56,6 +56,60 @@ def test_a_factory_with_composites_of_its_own_is_held_to_those() -> None:
     report = check_pool(everything, laws=["swa.layers", "hybrid.layers"])
     assert not any(subject.over for subject in report.subjects)
     assert report.ok
+
+
+class OfOneKind:
+    """A factory that keeps its last pool, and hands it out for both sides of a pair."""
+
+    def __init__(self) -> None:
+        self.pools: dict[int, MHALeaf] = {}
+
+    def __call__(self, request: Any) -> Any:
+        if not is_plain(request):
+            return Declined("K and V rows only")
+        if request.layer_num not in self.pools:
+            self.pools[request.layer_num] = MHALeaf(**request.keywords())
+        return self.pools[request.layer_num]
+
+
+def half_the_layers(request: Any) -> Any:
+    if not is_plain(request):
+        return Declined("K and V rows only")
+    half = {"layer_num": request.layer_num // 2, "end_layer": None}
+    return MHALeaf(**{**request.keywords(), **half})
+
+
+def two_layers_only(request: Any) -> Any:
+    if is_plain(request) and request.layer_num > 1:
+        return MHALeaf(**request.keywords())
+    return Declined("more than one layer only")
+
+
+def why(factory: Any, pair: str = "swa-page1") -> str:
+    """The reason for which a pair is declined."""
+    report = check_pool(factory, laws=["composite.leaves"], specs=["mha-bf16-page1", pair])
+    assert not any(subject.over for subject in report.subjects)
+    return dict(report.declined)[pair]
+
+
+def test_the_reason_why_there_is_no_composite_is_told_beside_the_factorys_own() -> None:
+    none = "K and V rows only; no composite over these leaves: "
+    assert why(half_the_layers) == f"{none}the full leaf has 1 layers, 2 ids name them"
+    assert why(OfOneKind()) == f"{none}full_kv_pool and swa_kv_pool are the same leaf"
+    few = "more than one layer only"
+    leaf = "the window leaf of a window pair"
+    assert why(two_layers_only, "swa-page4-window-first") == f"{few}; {leaf}: {few}"
+
+
+def test_an_error_of_the_composites_own_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_sides: Any, **_named: Any) -> Any:
+        raise ValueError("a fault of the composite's own")
+
+    monkeypatch.setattr("kvproto.reference.build_composite.swa_pool", broken)
+    with pytest.raises(BadInput, match="a fault of the composite's own"):
+        why(rows_only)
 
 
 def test_other_laws_are_for_the_leaves_themselves() -> None:

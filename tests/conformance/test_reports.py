@@ -11,6 +11,7 @@ import pytest
 
 from kvproto.cli import main
 from kvproto.conformance import LAWS, check_pool
+from kvproto.conformance.mutants import MUTANTS
 from kvproto.conformance.profiles import PROFILES, profile_verdicts
 from kvproto.conformance.report_html import report_html
 from kvproto.conformance.report_json import report_data
@@ -54,10 +55,37 @@ def test_verdict_per_consumer() -> None:
     assert {v.answer for v in verdicts} == {"yes"}
 
 
+def test_rows_that_are_not_where_they_are_declared_count_for_whoever_reads_them() -> None:
+    mutant = next(m for m in MUTANTS if m.kills == "oracle.rows")
+    eyes = check_pool(mutant.factory, laws=["oracle"], **mutant.asked)
+    told = {v.profile: v for v in profile_verdicts(eyes, eyes.subjects[0])}
+    for consumer in ("attention", "PD transfer", "retraction", "host tier", "memory saver"):
+        assert told[consumer].lacks == "breaks oracle.rows"
+    kept = check_pool(build_reference_leaf, laws=["oracle"], specs=["mha-bf16-page1"])
+    answers = {v.answer for v in profile_verdicts(kept, kept.subjects[0])}
+    assert answers == {"not asked"}, "how rows are read answers for no consumer by itself"
+
+
+@pytest.mark.parametrize(
+    ("law", "lacks"),
+    [
+        ("memory-saver.books", "breaks memory-saver.books"),
+        ("memory-saver.paused-rows", "breaks memory-saver.paused-rows"),
+        ("memory-saver.region-state", "breaks memory-saver.region-state"),
+        ("memory-saver.resume-state", "breaks memory-saver.resume-state"),
+    ],
+)
+def test_the_memory_saver_asks_allocators_tables_and_state(law: str, lacks: str) -> None:
+    mutant = next(m for m in MUTANTS if m.kills == law)
+    report = check_pool(mutant.factory, laws=[law], **mutant.asked)
+    told = [v for s in report.subjects for v in profile_verdicts(report, s)]
+    assert lacks in {v.lacks for v in told if v.profile == "memory saver"}
+
+
 def test_every_family_is_relied_on_by_some_consumer_or_by_the_kit() -> None:
     families = {law.family for law in LAWS.values()}
-    named = {family for profile in PROFILES for family in profile.families}
-    of_the_kit = {"debug", "declaration", "oracle", "platform", "traits"}
+    named = {family for p in PROFILES for family in (*p.families, *p.beside)}
+    of_the_kit = {"debug", "declaration", "platform", "traits"}
     assert named | of_the_kit == families
 
 
