@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .fp8 import to_fp8
-from .on_host import np, on_host
+from .on_host import has_bytes, has_numpy, is_watched, np
 from .row_items import Memory
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ _AT_A_TIME = 1 << 14
 
 
 def has_fp8_table(values: Tensor) -> bool:
-    """Whether `values` can be looked up."""
-    return values.dtype in (torch.bfloat16, torch.float16) and on_host(values)
+    """Whether `values`, of any strides, can be looked up once they are dense."""
+    if values.dtype not in (torch.bfloat16, torch.float16) or not has_numpy or is_watched():
+        return False
+    return has_bytes(values)
 
 
 def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -33,7 +35,7 @@ def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
     if codes.size <= _AT_A_TIME:
         found = table.take(codes, mode="clip")
         return torch.from_numpy(found)  # pyright: ignore[reportUnknownMemberType]
-    stored = torch.empty(values.shape, dtype=torch.uint8)
+    stored = torch.empty(values.shape, dtype=torch.uint8, device="cpu")
     flat, into = codes.reshape(-1), stored.numpy().reshape(-1)
     for start in range(0, flat.size, _AT_A_TIME):
         part = slice(start, start + _AT_A_TIME)
@@ -44,5 +46,5 @@ def fp8_bytes(values: Tensor, dtype: torch.dtype) -> Tensor:
 @cache
 def _table(source: torch.dtype, dtype: torch.dtype) -> NDArray[np.uint8]:
     """What each pattern of 16 bits becomes."""
-    patterns = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16)
+    patterns = torch.arange(1 << 16, dtype=torch.int32, device="cpu").to(torch.uint16)
     return to_fp8(patterns.view(source), dtype).view(torch.uint8).numpy()

@@ -18,7 +18,6 @@ def to_stored(rows: Tensor, dtype: torch.dtype, scale: Scale = None) -> Tensor:
     """
     if dtype not in FP8_DTYPES:
         return rows if rows.dtype == dtype else rows.to(dtype)
-    dense = rows.contiguous()
-    if scale is None and has_fp8_table(dense):
-        return fp8_bytes(dense, dtype)
-    return to_fp8(dense, dtype, scale).view(torch.uint8)
+    if scale is None and has_fp8_table(rows):
+        return fp8_bytes(rows.contiguous(), dtype)
+    return to_fp8(rows, dtype, scale).view(torch.uint8)

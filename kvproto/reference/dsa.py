@@ -71,7 +71,7 @@ class DSALeaf(MLALeaf):
     ) -> None:
         check_geometry(size=size, page_size=page_size, index_head_dim=index_head_dim)
         skipped = _skipped(skip_topk_layers, layer_num)
-        self._check_pooling(index_kpool, page_size)
+        self._check_pooling(index_kpool, page_size, index_kpool_compress)
         super().__init__(
             size,
             page_size,
@@ -93,7 +93,7 @@ class DSALeaf(MLALeaf):
             self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
 
     @classmethod
-    def _check_pooling(cls, index_kpool: int, page_size: int) -> None:
+    def _check_pooling(cls, index_kpool: int, page_size: int, index_kpool_compress: bool) -> None:
         if index_kpool != 1:
             raise ValueError(
                 f"index_kpool={index_kpool}: a DSALeaf has an index key per token, pooled keys are "

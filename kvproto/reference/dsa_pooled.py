@@ -49,10 +49,15 @@ class PooledDSALeaf(DSALeaf):
     move_kv_cache = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     @classmethod
-    def _check_pooling(cls, index_kpool: int, page_size: int) -> None:
+    def _check_pooling(cls, index_kpool: int, page_size: int, index_kpool_compress: bool) -> None:
         if index_kpool < 2 or page_size % index_kpool:
             raise ValueError(
                 f"index_kpool={index_kpool}: must be at least 2 and divide page_size={page_size}"
+            )
+        if index_kpool_compress:
+            raise ValueError(
+                "index_kpool_compress=True: a PooledDSALeaf does not weigh the tokens of a group, "
+                "a CompressedDSALeaf does; dsa_leaf takes the same keywords and picks the class"
             )
 
     def _places(self, indices: Tensor) -> Tensor:
@@ -118,9 +123,10 @@ class CompressedDSALeaf(PooledDSALeaf):
     For each layer with index keys there is a ring of raw keys and one of scores per request row,
     `[max_running_requests + 1, index_kpool + tail_extra_slots, index_head_dim]` in bf16. Row 0
     belongs to no request: what aims at it is dropped. The rings go with a host copy of their
-    request.
+    request. Keywords are those of `DSALeaf`.
 
-    :raises ValueError: for impossible geometry, before anything is allocated.
+    :raises ValueError: for impossible geometry, before anything is allocated, and where
+        `index_kpool_compress` is off.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -132,12 +138,18 @@ class CompressedDSALeaf(PooledDSALeaf):
 
     def __init__(
         self,
-        *args: Any,
+        *,
+        index_kpool_compress: bool = True,
         tail_extra_slots: int = 0,
         max_running_requests: int | None = None,
         enable_memory_saver: bool = False,
         **keywords: Any,
     ) -> None:
+        if not index_kpool_compress:
+            raise ValueError(
+                "index_kpool_compress=False: a CompressedDSALeaf weighs the tokens of a group, a "
+                "PooledDSALeaf does not; dsa_leaf takes the same keywords and picks the class"
+            )
         if max_running_requests is None or max_running_requests < 1 or tail_extra_slots < 0:
             raise ValueError(
                 f"max_running_requests={max_running_requests}, tail_extra_slots="
@@ -146,7 +158,7 @@ class CompressedDSALeaf(PooledDSALeaf):
         width = int(keywords.get("index_head_dim", 1))
         if width & (width - 1):
             raise ValueError(f"index_head_dim={width}: weighed keys need a power of two")
-        super().__init__(*args, **(keywords | {"enable_memory_saver": enable_memory_saver}))
+        super().__init__(**keywords, enable_memory_saver=enable_memory_saver)
         self.index_kpool_compress = self.kpool_use_compress = True
         self.tail_extra_slots = tail_extra_slots
         with kv_cache_region(enable_memory_saver):

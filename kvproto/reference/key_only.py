@@ -71,7 +71,6 @@ class KeyOnlyLeaf(RowLeaf):
         :raises IndexError: on CPU, for a location past the last row; nothing is written.
         """
         local = self._layers.local(layer_id)
-        self._check(loc)
         shape = (loc.shape[0], self.head_num, self.head_dim)
         rows = as_stored(cache_k, shape, self.dtype, None, "cache_k")
         store_rows(self.k_buffer[local], loc, rows)

@@ -26,7 +26,8 @@ class PageEnvelopeLeaf(MHALeaf):
     entries, is one run of bytes: it is exported, moved and zeroed whole. The leaf owns the bytes,
     and locations are physical. Keywords are those of `MHALeaf`.
 
-    :raises ValueError: as `MHALeaf`, and for rows that are no multiple of 16 bytes.
+    :raises ValueError: as `MHALeaf`, for rows that are no multiple of 16 bytes, and for another
+        `kv_cache_layout`.
     """
 
     # One region holds all layers, so none can be named for it.
@@ -50,6 +51,11 @@ class PageEnvelopeLeaf(MHALeaf):
         enable_kv_cache_copy: bool = False,
         kv_cache_layout: Literal["page_envelope"] | None = None,
     ) -> None:
+        if kv_cache_layout not in (None, "page_envelope"):
+            raise ValueError(
+                f"kv_cache_layout={kv_cache_layout!r}: a PageEnvelopeLeaf has 'page_envelope' "
+                "only; an MHALeaf has the others"
+            )
         widths = head_dim, head_dim if v_head_dim is None else v_head_dim
         if reason := envelope_misfit(head_num, widths, dtype.itemsize):
             raise ValueError(reason)

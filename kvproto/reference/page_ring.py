@@ -23,7 +23,7 @@ class PageRing:
 
     def fill(self) -> None:
         """Hold pages `1 .. capacity` again."""
-        torch.arange(1, self.capacity + 1, out=self._pages)
+        torch.arange(1, self.capacity + 1, out=self._pages, device=self._pages.device)
         self._head, self.count = 0, self.capacity
 
     def first(self, n: int) -> Tensor:

@@ -53,7 +53,7 @@ class ReqToToken:
             self.req_to_token = torch.zeros(
                 (rows, max_context_len), dtype=torch.int32, device=self.device
             )
-        self.req_generation = torch.zeros(rows, dtype=torch.int64)
+        self.req_generation = torch.zeros(rows, dtype=torch.int64, device="cpu")
         self._free_rows: list[int] = []
         self._held: set[int] = set()
         self._take_all_back()

@@ -127,7 +127,7 @@ class StateReqToToken(ReqToToken):
                 self._snapshots.give(kv, [slots.pop() for _ in range(self._snapshots.initial)])
 
     def _enter(self, rows: list[int], each: list[Any]) -> None:
-        where = torch.tensor(rows, pin_memory=self.device.type == "cuda")
+        where = torch.tensor(rows, device="cpu", pin_memory=self.device.type == "cuda")
         where = where.to(self.device, non_blocking=True)
         mapping = self.req_index_to_mamba_index_mapping
         held = torch.stack([kv.mamba_pool_idx for kv in each])

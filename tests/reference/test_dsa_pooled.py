@@ -137,6 +137,18 @@ def test_a_copy_keeps_places_and_says_so() -> None:
     leaf.load_cpu_copy(copy, torch.tensor([0, 13]), req_pool_index=2)
 
 
+def test_each_class_refuses_the_keywords_of_the_other() -> None:
+    weighs: dict[str, Any] = KEYWORDS | WEIGHED
+    plain: dict[str, Any] = weighs | {"index_kpool_compress": False}
+    with pytest.raises(ValueError, match="a CompressedDSALeaf does; dsa_leaf"):
+        PooledDSALeaf(**weighs)
+    with pytest.raises(ValueError, match="PooledDSALeaf does not; dsa_leaf"):
+        CompressedDSALeaf(**plain)
+    compressed: Any = CompressedDSALeaf
+    with pytest.raises(TypeError, match="positional"):
+        compressed(*KEYWORDS.values(), **WEIGHED)
+
+
 def test_read_doors_of_rings_wait() -> None:
     leaf, waits = weighed(start_layer=5), Waits()
     leaf.register_layer_transfer_counter(waits)

@@ -138,6 +138,15 @@ def test_a_host_copy_comes_back_bit_for_bit() -> None:
     assert torch.equal(leaf.get_page_envelope_buffer().view(SLOTS, ENTRY), expected)
 
 
+def test_no_other_layout_is_taken_and_dropped() -> None:
+    keywords = {key: value for key, value in GEOMETRY.items() if key != "layout"}
+    other: Any = "hnd"
+    with pytest.raises(ValueError, match=r"kv_cache_layout='hnd': .* an MHALeaf has the others"):
+        PageEnvelopeLeaf(**keywords, kv_cache_layout=other)
+    named = PageEnvelopeLeaf(**keywords, kv_cache_layout="page_envelope")
+    assert named.kv_cache_layout == "page_envelope"
+
+
 def test_a_stage_without_layers_exports_nothing() -> None:
     leaf = make(layer_num=0)
     assert leaf.get_contiguous_buf_infos() == ([], [], [])
