@@ -11,6 +11,7 @@ from torch import Tensor
 from kvproto.protocols import supports
 
 from .broken import LawBroken
+from .fallback import Fallback
 from .row_access import RowAccess
 
 __all__ = ["Bench", "show_row"]
@@ -19,8 +20,8 @@ __all__ = ["Bench", "show_row"]
 class Bench:
     """One fresh `pool`, built for `request`, which a single law may use up.
 
-    `random` is seeded with `seed`, which `kvproto repro --seed` repeats. `by_fallback` is set by
-    benches that could not look at the pool as independently as they would like. `another` builds
+    `random` is seeded with `seed`, which `kvproto repro --seed` repeats. `fallback` is told
+    when the pool is not looked at as independently as the kit would like. `another` builds
     a further subject for the same request, `build` one for any other, or `Declined`. What a law
     puts into `note` is reported beside a pass.
     """
@@ -34,6 +35,8 @@ class Bench:
         self.pool = pool
         self.seed = seed
         self.random = random.Random(seed)
+        self.fallback = Fallback()
+        self._beside: list[Bench] = []
 
     @classmethod
     def suits(cls, pool: object) -> bool:
@@ -50,7 +53,12 @@ class Bench:
         """
         beside = type(self)(self.request if request is None else request, pool, self.seed)
         beside.another, beside.build = self.another, self.build
+        self.looks_through(beside)
         return beside
+
+    def looks_through(self, other: Bench) -> None:
+        """What that bench falls back on, this one does."""
+        self._beside.append(other)
 
     def offers(self, capabilities: Sequence[type], law_id: str) -> bool:
         """Has the subject what a law about these capabilities looks at?"""
@@ -61,8 +69,8 @@ class Bench:
 
     @property
     def by_fallback(self) -> bool:
-        """Whether what is read is less independent of the pool than the kit can be."""
-        return False
+        """Whether anything read so far was less independent of the pool than the kit can be."""
+        return self.fallback.used or any(other.by_fallback for other in self._beside)
 
     def expect(self, call: str, *, expected: object, got: object) -> None:
         """:raises LawBroken: when the two values differ."""

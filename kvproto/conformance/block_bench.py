@@ -30,12 +30,14 @@ class BlockRows(KVBench):
     def __init__(self, request: LeafRequest, pool: KVPool, seed: int = 0) -> None:
         super().__init__(request, pool, seed)
         self.codec: BlockCodec = codec_of(request.quant_scheme)
-        self.oracle = BlockOracle(pool, self.oracle.regions, codec=self.codec)
+        self._blocks = BlockOracle(
+            pool, self.oracle.regions, codec=self.codec, fallback=self.fallback
+        )
+        self.oracle = self._blocks
 
     def parts(self, side: Side, layer_id: int | None = None) -> tuple[Tensor, Tensor]:
         """Element bytes and scale bytes of a layer, by slot and head."""
-        reader = BlockOracle(self.pool, self.oracle.regions, codec=self.codec)
-        return reader.parts(side, self.layer_ids[0] if layer_id is None else layer_id)
+        return self._blocks.parts(side, self.layer_ids[0] if layer_id is None else layer_id)
 
     @property
     def read_dtype(self) -> torch.dtype:

@@ -25,7 +25,8 @@ _SCALES: dict[Side, tuple[str, ...]] = {"key": ("key_scale", "scale"), "value": 
 class BlockOracle(Oracle):
     """An oracle whose rows are float32, decoded by the kit; `parts` are the bytes themselves.
 
-    Where no region holds them, the public buffers that such pools have in common are read.
+    Where no region holds them, the public buffers that such pools have in common are read, and
+    `fallback` is told: a `RowAccess` speaks of rows of one dtype.
     """
 
     codec: BlockCodec | None = None
@@ -37,6 +38,7 @@ class BlockOracle(Oracle):
         elements = self._region(_ELEMENTS[side], layer_id)
         scales = self._region(_SCALES[side], layer_id)
         if elements is None or scales is None:
+            self.fallback.note()
             return _public(self.pool, side, layer_id)
         chosen = range(elements.page_count) if pages is None else list(pages)
         rows = side_by_side([_bytes(elements, f.name, layer_id, chosen) for f in elements.fields])

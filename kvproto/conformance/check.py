@@ -10,8 +10,6 @@ from kvproto._bad_input import BadInput
 from kvproto.protocols import Declined, KVPool, supports
 
 from . import laws as _registered
-from .bench import Bench
-from .benches import bench_for
 from .capabilities import capability_named, verdicts
 from .declarations import declaration_results
 from .expectations import apply_expectations, claims_of, expected_failures
@@ -74,7 +72,7 @@ def check_pool(
     return Report(
         target=target or _name_of(factory),
         laws_version=laws_version,
-        subjects=subjects,
+        subjects=tuple(_seen(subject, results) for subject in subjects),
         results=tuple(results),
         declined=tuple(declined),
         row_access="" if row_access is None else _name_of(type(row_access)),
@@ -153,16 +151,16 @@ def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
         Subject(
             name,
             tuple(each.spec.name for each in group),
-            _bench(group[0]).by_fallback,
             tuple(verdicts(group[0].subject)),
-            group[0].over,
+            over=group[0].over,
         )
         for name, group in by_name.items()
     )
 
 
-def _bench(built: Built) -> Bench:
-    return bench_for(built.spec.request, built.subject, row_access=built.row_access)
+def _seen(subject: Subject, results: Iterable[LawResult]) -> Subject:
+    fell_back = any(r.subject == subject.name and r.status == "passed-by-fallback" for r in results)
+    return replace(subject, by_fallback=fell_back)
 
 
 def _name_of(factory: object) -> str:

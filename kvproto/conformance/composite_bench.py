@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -54,6 +54,8 @@ class CompositeBench(KVBench):
         self.whole = whole
         self._owning = owning
         self._sides = [bench for bench, _ in sides]
+        for bench in self._sides:
+            self.looks_through(bench)
         self.places = {
             layer_id: (bench, bench.layer_ids[index])
             for bench, ids in sides
@@ -71,10 +73,9 @@ class CompositeBench(KVBench):
         for bench in self._sides:
             bench.look_through(row_access)
 
-    @property
-    def by_fallback(self) -> bool:
-        """True where a leaf's rows are read behind its read doors, for want of anything better."""
-        return any(bench.by_fallback for bench in self._owning)
+    def sibling(self, pool: Any, request: Any = None) -> Self:
+        """Built for a composite, as this one was."""
+        return super().sibling(pool, self.whole if request is None else request)
 
     @property
     def layer_ids(self) -> Sequence[int]:
@@ -277,6 +278,7 @@ class HybridBench(CompositeBench):
         self.full = leaf_bench(request.full, pool.full_kv_pool, seed)
         super().__init__(request, pool, ((self.full, request.full_attention_layer_ids),), seed)
         self.state = StateBench(request.state, pool.mamba_pool, seed)
+        self.looks_through(self.state)
 
 
 def _keyed(bench: KVBench, leaf_id: int) -> LatentBench | None:

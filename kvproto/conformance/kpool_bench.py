@@ -40,10 +40,9 @@ def ring_shape(bench: LatentBench) -> tuple[int, int, int]:
 
 
 def tails(bench: LatentBench, layer_id: int) -> tuple[Tensor, Tensor]:
-    """The rings of a layer, float32, as its regions or, for want of any, its door has them."""
-    found = bench.oracle.tails(layer_id) or bench.pool.get_compress_tail_buffers(layer_id)
-    keys, scores = (ring.detach().float().clone() for ring in found)
-    return keys, scores
+    """The rings of a layer, float32, as the oracle finds them."""
+    keys, scores = bench.oracle.tails(layer_id)
+    return keys.float(), scores.float()
 
 
 def token(bench: LatentBench, row: int, position: int) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -58,16 +59,18 @@ class KVBench(Bench):
 
     def __init__(self, request: LeafRequest, pool: KVPool, seed: int = 0) -> None:
         super().__init__(request, pool, seed)
-        self.oracle: Oracle = oracle_for(pool, self.door_form)
+        self.oracle: Oracle = oracle_for(pool, self.door_form, self.fallback)
 
     def look_through(self, row_access: RowAccess) -> None:
         """Read what no declared region holds as the vendor's own tests do."""
         self.oracle = replace(self.oracle, row_access=row_access)
 
-    @property
-    def by_fallback(self) -> bool:
-        """True where rows are read behind the pool's read doors, for want of anything better."""
-        return self.oracle.source == "read doors"
+    def sibling(self, pool: Any, request: Any = None) -> Self:
+        """The same, with the vendor's eyes."""
+        beside = super().sibling(pool, request)
+        if self.oracle.row_access is not None:
+            beside.look_through(self.oracle.row_access)
+        return beside
 
     @property
     def layer_ids(self) -> Sequence[int]:

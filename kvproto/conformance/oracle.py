@@ -1,16 +1,17 @@
 """Read a pool's bytes without asking the pool to read them.
 
 A law never checks a write through the pool's own read door. Where the pool declares its
-regions, the oracle goes to the address of each element; where it does not, it asks the vendor's
-`RowAccess`. Without that it falls back to the storage behind the read door's tensor and says so,
-since a wrong door then goes unseen.
+regions, the oracle goes to the address of each element; what none of them holds it asks of the
+vendor's `RowAccess`. Without that, and for parts of a token that `RowAccess` has no name for, it
+falls back to the storage behind the read door's tensor and notes that in `fallback`, since a wrong
+door then goes unseen.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -19,13 +20,12 @@ from torch import Tensor
 from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVPool
 
 from .door_layouts import DoorForms, no_form
+from .fallback import Fallback
 from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
 
-__all__ = ["Oracle", "OracleSource", "gather_field", "oracle_for", "peek", "poke", "regions_of"]
-
-OracleSource = Literal["declared regions", "row access", "read doors"]
+__all__ = ["Oracle", "gather_field", "oracle_for", "peek", "poke", "regions_of"]
 
 _ROW_FIELDS = {"key": ("key", "latent", "rope"), "value": ("value",)}
 
@@ -42,19 +42,13 @@ def poke(address: int, data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Reads rows of a pool on the CPU; `source` says how independently."""
+    """Reads rows of a pool on the CPU; `fallback` is told of each that a door had to show."""
 
     pool: KVPool
     regions: tuple[BufferRegion, ...] | None
     door_form: DoorForms = no_form
     row_access: RowAccess | None = None
-
-    @property
-    def source(self) -> OracleSource:
-        """Where the bytes are read from."""
-        if self.regions is not None:
-            return "declared regions"
-        return "read doors" if self.row_access is None else "row access"
+    fallback: Fallback = field(default_factory=Fallback)
 
     def rows(self, side: Side, layer_id: int) -> Tensor:
         """A copy of all rows of a layer: `[slots, heads, width]`, in the stored meaning.
@@ -106,29 +100,38 @@ class Oracle:
         scales = gather_field(region, region.field("scale"), layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
 
-    def tails(self, layer_id: int) -> tuple[Tensor, Tensor] | None:
-        """The rings of keys and scores, `[rows, ring, width]`; None where no region has them."""
+    def tails(self, layer_id: int) -> tuple[Tensor, Tensor]:
+        """Copies of the rings of keys and scores of a layer, `[rows, ring, width]`."""
         found: list[Tensor] = []
         for name in ("tail_key", "tail_score"):
             region = self._region((name,), layer_id)
             if region is not None:
                 rows = gather_field(region, region.field(name), layer_id, range(region.page_count))
                 found.append(rows.view(region.page_count, region.page_size, -1))
-        return (found[0], found[1]) if len(found) == 2 else None
+        return (found[0], found[1]) if len(found) == 2 else self._doors.tails(layer_id)
 
-    def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor | None:
-        """Index rows by head of a layer, `[slots, heads, width]`; None where no region has them."""
+    def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor:
+        """A copy of the index rows by head of a layer, `[slots, heads, width]`.
+
+        The door's own shape, where no region has them.
+        """
         region = self._region((name,), layer_id)
         if region is None:
-            return None
+            return self._doors.index_rows(name, layer_id)
         return gather_field(region, region.field(name), layer_id, range(region.page_count))
 
     @property
     def _reader(self) -> AccessReader | DoorReader:
         """For what no region holds."""
         if self.row_access is None:
-            return DoorReader(self.pool, self.door_form)
+            return self._doors
         return AccessReader(self.pool, self.row_access)
+
+    @property
+    def _doors(self) -> DoorReader:
+        """For what nothing else holds; the one place where a pool is its own witness."""
+        self.fallback.note()
+        return DoorReader(self.pool, self.door_form)
 
     def _region(self, names: Sequence[str], layer_id: int) -> BufferRegion | None:
         for region in self.regions or ():
@@ -173,9 +176,11 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return joined.view(*parts[0].shape[:-1], -1)
 
 
-def oracle_for(pool: KVPool, door_form: DoorForms = no_form) -> Oracle:
+def oracle_for(
+    pool: KVPool, door_form: DoorForms = no_form, fallback: Fallback | None = None
+) -> Oracle:
     """The most independent oracle the pool allows by itself; `door_form` is how to read doors."""
-    return Oracle(pool, regions_of(pool), door_form)
+    return Oracle(pool, regions_of(pool), door_form, fallback=fallback or Fallback())
 
 
 def regions_of(pool: object) -> tuple[BufferRegion, ...] | None:

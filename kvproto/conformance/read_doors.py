@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -54,6 +55,22 @@ class DoorReader:
         """The key bytes and the scale of one slot."""
         keys, scales = self.index(layer_id)
         return keys[slot], float(scales[slot])
+
+    def tails(self, layer_id: int) -> tuple[Tensor, Tensor]:
+        """The rings of keys and scores of a layer."""
+        pool: Any = self.pool
+        keys, scores = pool.get_compress_tail_buffers(layer_id)
+        return keys.detach().clone(), scores.detach().clone()
+
+    def index_rows(self, name: Literal["index_key", "index_value"], layer_id: int) -> Tensor:
+        """Index rows by head of a layer, in the door's own shape."""
+        pool: Any = self.pool
+        if name == "index_key":
+            found = pool.get_index_k_buffer(layer_id)
+        else:
+            found = pool.get_index_kv_buffer(layer_id)[1]
+        rows: Tensor = found.detach().clone()
+        return rows
 
     def _door(self, side: Side, layer_id: int) -> Tensor:
         call, buffer = self._read(side, layer_id)

@@ -69,13 +69,14 @@ class Subject:
     """One class that the factory built: what it can do, by detection, and in which geometries.
 
     `over` is set on composites of the kit's own: the class of the factory's leaves in them.
+    `by_fallback`: some law was kept by what the pool's own doors show.
     """
 
     name: str
     specs: tuple[str, ...]
-    by_fallback: bool
     capabilities: tuple[CapabilityVerdict, ...]
     over: str = ""
+    by_fallback: bool = False
 
     def has(self, capability: str) -> bool:
         """Was the capability detected?"""

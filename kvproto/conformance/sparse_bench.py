@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,14 +22,6 @@ class SparseIndexBench(KVBench):
 
     # Narrower, and never assigned.
     request: SparseIndexLeafRequest  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    @property
-    def by_fallback(self) -> bool:
-        """True where no region holds the index rows, so that they are read behind a door."""
-        ids = self.request.index_layer_ids
-        return super().by_fallback or any(
-            self.oracle.index_rows("index_key", layer_id) is None for layer_id in ids
-        )
 
     def index_sides(self, layer_id: int) -> tuple[IndexSide, ...]:
         """What index rows a layer has: none, keys, or keys and values."""
@@ -71,15 +63,9 @@ class SparseIndexBench(KVBench):
         self.pool.set_fused_kv_index_buffer(LayerStub(layer_id), loc, *rows, *scales)
 
     def stored_index(self, side: IndexSide, layer_id: int) -> Tensor:
-        """All index rows of a layer, as its regions or, for want of any, its door has them."""
+        """All index rows of a layer, `[slots, 1, width]`, as the oracle finds them."""
         found = self.oracle.index_rows(side, layer_id)
-        if found is None:
-            pool: Any = self.pool
-            if side == "index_key":
-                found = pool.get_index_k_buffer(layer_id)
-            else:
-                found = pool.get_index_kv_buffer(layer_id)[1]
-        return found.detach().clone().view(-1, 1, self.request.idx_head_dim)
+        return found.view(-1, 1, self.request.idx_head_dim)
 
     def expect_side(self, call: str, side: str, rows: Mapping[int, Tensor], layer_id: int) -> None:
         """Exactly these rows of a side, main or index, are stored in a layer; the rest is zero."""

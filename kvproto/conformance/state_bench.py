@@ -37,11 +37,6 @@ class StateBench(Bench):
         return isinstance(pool, StatePool)
 
     @property
-    def by_fallback(self) -> bool:
-        """True where the pool declares no regions, so that its own tensors are read."""
-        return self._regions is None
-
-    @property
     def slots(self) -> int:
         """Slots of a tensor, the reserved one included."""
         return self.request.size + 1
@@ -85,10 +80,12 @@ class StateBench(Bench):
 
     def bytes_of(self, slot: int) -> list[bytes]:
         """The bytes of a slot: tensor by tensor, layer by layer."""
-        if self._regions is None:
+        if not self._regions:
             each = [
                 layer[slot].contiguous() for tensor in self.tensors().values() for layer in tensor
             ]
+            if each:
+                self.fallback.note()
             return [peek(t.data_ptr(), t.nbytes) for t in each]
         return [
             peek(region.page_address(layer_id, slot), region.bytes_per_page)

@@ -42,6 +42,7 @@ class StateRowsBench(RowsBench):
     def __init__(self, request: Any, pool: Any, seed: int = 0) -> None:
         super().__init__(request, pool, seed)
         self.state = StateBench(self.asked.state, pool.mamba_pool, seed)
+        self.looks_through(self.state)
 
     @classmethod
     def suits(cls, pool: object) -> bool:

@@ -170,3 +170,32 @@ def test_regions_that_raise_are_a_finding() -> None:
     report = check_pool(build_raising, laws=laws, specs=SPECS[:1])
     assert [r.status for r in report.results] == ["passed-by-fallback", "failed"]
     assert "no address yet" in report.failures[0].detail
+
+
+class DeclaresNothing(MHALeaf):
+    """Its regions are none, not those of its rows."""
+
+    def buffer_regions(self) -> Any:
+        return ()
+
+
+def build_declaring_nothing(request: Any) -> Any:
+    plain = isinstance(request, MHALeafRequest) and request.quant_scheme == "none"
+    if plain and request.layout == "nhd":
+        return DeclaresNothing(**request.keywords())
+    return Declined("one kind")
+
+
+def test_an_empty_declaration_is_none() -> None:
+    asked: dict[str, Any] = {"laws": ["leaf.write-location-object"], "specs": SPECS[:1]}
+    report = check_pool(build_declaring_nothing, **asked)
+    assert [r.status for r in report.results] == ["passed-by-fallback"]
+    assert [s.by_fallback for s in report.subjects] == [True]
+    seen = check_pool(build_declaring_nothing, row_access=Rows(), **asked)
+    assert [r.status for r in seen.results] == ["passed"]
+
+
+def test_a_law_that_reads_no_row_needs_no_fallback() -> None:
+    report = check_pool(build, laws=["leaf.geometry"], specs=SPECS)
+    assert {r.status for r in report.results} == {"passed"}
+    assert {s.by_fallback for s in report.subjects} == {False}

@@ -137,7 +137,7 @@ def resume(bench: KVBench) -> None:
             return
         memory.pause(_TAG)
         memory.resume(_TAG)
-    resumed = type(bench)(bench.request, pool, bench.seed)
+    resumed = bench.sibling(pool)
     written = {i: bench.pair(1, salt=i) for i in bench.layer_ids}
     for layer_id, pair in written.items():
         resumed.write(torch.tensor([2]), *pair, layer_id)

@@ -35,9 +35,7 @@ from .leaf import OWNED
 )
 def composite_over_vendor(bench: KVBench) -> None:
     """A window pair is built over two of these leaves, whatever their class, and writes to both."""
-    window = type(bench)(bench.request, bench.build(bench.request), bench.seed)
-    if bench.oracle.row_access is not None:
-        window.look_through(bench.oracle.row_access)
+    window = bench.sibling(bench.another())
     sides = {"full": bench, "window": window}
     count = len(bench.layer_ids)
     pool = _pair(bench, window, range(count), range(count, 2 * count))

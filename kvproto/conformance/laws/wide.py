@@ -102,4 +102,4 @@ def _wide(bench: KVBench, narrowest: int) -> Any:
     if isinstance(pool, Declined):
         bench.note = f"the factory declines {request.size} slots: {pool.reason}"
         return None
-    return type(bench)(request, pool, bench.seed)
+    return bench.sibling(pool, request)
