@@ -75,8 +75,9 @@ class OfOneKind:
 def half_the_layers(request: Any) -> Any:
     if not is_plain(request):
         return Declined("K and V rows only")
-    half = {"layer_num": request.layer_num // 2, "end_layer": None}
-    return MHALeaf(**{**request.keywords(), **half})
+    half: Any = {"layer_num": request.layer_num // 2, "end_layer": None}
+    keywords: Any = request.keywords() | half
+    return MHALeaf(**keywords)
 
 
 def two_layers_only(request: Any) -> Any:
