@@ -79,6 +79,8 @@ def test_entry_points_load() -> None:
     ours = metadata.distribution("kvproto").entry_points
     assert {(e.group, e.name) for e in ours} == {
         ("console_scripts", "kvproto"),
+        ("kvproto.capabilities", "cpu"),
+        ("kvproto.capabilities", "cuda"),
         ("kvproto.platforms", "cpu"),
         ("kvproto.platforms", "cuda"),
         ("pytest11", "kvproto"),

@@ -6,6 +6,7 @@ from .budget import MemoryBudget
 from .build import build
 from .build_error import BuildError
 from .built import BuiltPools, Views
+from .capabilities import find_capabilities
 from .class_hooks import ClassHookPlatform
 from .core import Core
 from .examples import example_config, example_names
@@ -20,6 +21,7 @@ from .geometry import (
     Mixer,
     StateGeometry,
 )
+from .in_tree import CPU, CUDA
 from .layer_kinds import LayerKind
 from .options import ServingOptions, SpeculativeOptions, StateOptions
 from .parallel import ParallelLayout
@@ -31,6 +33,8 @@ from .pool_plan import PoolPlan
 from .shape import ModelShape
 
 __all__ = [
+    "CPU",
+    "CUDA",
     "AttentionGeometry",
     "BuildError",
     "BuiltPools",
@@ -57,6 +61,7 @@ __all__ = [
     "build",
     "example_config",
     "example_names",
+    "find_capabilities",
     "find_platform",
     "plan",
     "plan_from_json",

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from .elements import KVCacheDtype
-from .options import Role
+from .options import DSARows, HeadLayout, Role
 
 __all__ = ["add_plan_arguments"]
 
 _FLOATS = ("float32", "bfloat16", "float16")
 
+_TEXTS = ("memory", "weights", "reserved", "platform")
 _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--tp", 1, "tensor-parallel ranks"),
     ("--pp", 1, "pipeline stages"),
@@ -36,6 +37,8 @@ _CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
     ("--model-dtype", "bfloat16", _FLOATS, "the model's own type"),
     ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
+    ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
+    ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
     ("--role", "unified", get_args(Role), "what the instance does"),
 )
 
@@ -50,7 +53,10 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reserved", default="0", help="bytes taken once caches are sized, as for images (0)"
     )
-    readers: dict[str, Callable[[str], Any]] = {"memory": str, "weights": str, "reserved": str}
+    parser.add_argument(
+        "--platform", default="cpu", metavar="NAME", help="whose device it is (cpu)"
+    )
+    readers: dict[str, Callable[[str], Any]] = dict.fromkeys(_TEXTS, str)
     for name, count, text in _COUNTS:
         parser.add_argument(name, type=int, default=count, metavar="N", help=_with(text, count))
         readers[_key(name)] = int

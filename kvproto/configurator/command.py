@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from kvproto._bad_input import BadInput
 
 from .budget import MemoryBudget
+from .build_error import BuildError
+from .capabilities import find_capabilities
 from .examples import example_config, example_names
 from .fields import ShapeError, is_object
 from .options import ServingOptions, SpeculativeOptions, StateOptions
@@ -23,6 +26,27 @@ from .sizes_text import read_bytes
 
 __all__ = ["run"]
 
+_FLAGS = {
+    "context_len": "--context-len",
+    "dcp_size": "--dcp",
+    "dp_attention_size": "--dp-attention",
+    "draft_layers": "--draft-layers",
+    "draft_tokens": "--draft-tokens",
+    "full_memory_ratio": "--state-ratio",
+    "kv_cache_dtype": "--kv-dtype",
+    "max_running_requests": "--max-running",
+    "max_total_tokens": "--max-tokens",
+    "page_size": "--page-size",
+    "pp_rank": "--pp-rank",
+    "pp_size": "--pp",
+    "slots": "--state-slots",
+    "static_fraction": "--static-fraction",
+    "swa_full_tokens_ratio": "--window-ratio",
+    "tp_size": "--tp",
+    "window_pools=False": "--no-window-pools",
+}
+"""What an option of a plan is called here, for messages."""
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan, or several side by side; exit status 0.
@@ -34,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
         plans = [("as given", _plan(shape, arguments))]
         for change in arguments.compare or ():
             plans.append((change, _plan(shape, _changed(arguments, change))))
-    except (ShapeError, PlanError) as error:
+    except PlanError as error:
+        raise BadInput(_in_flags(error)) from error
+    except (ShapeError, BuildError) as error:
         raise BadInput(str(error)) from error
     if arguments.json:
         for _, made in plans:
@@ -42,6 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     _print(plans)
     return 0
+
+
+def _in_flags(error: PlanError) -> str:
+    """What a plan says of its options, said of the command's."""
+    option = _FLAGS.get(error.option, error.option)
+    names = "|".join(name for name in _FLAGS if "_" in name)
+    text = re.sub(rf"\b({names})\b", lambda name: _FLAGS[name[0]], f"{error.why}; {error.change}")
+    return f"{option}={error.value!r}: {text}"
 
 
 def _print(plans: list[tuple[str, PoolPlan]]) -> None:
@@ -105,7 +139,9 @@ def _plan(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
         dp_attention_size=arguments.dp_attention,
         dcp_size=arguments.dcp,
     )
-    return plan(shape, _options(arguments), ranks, budget, pp_rank=arguments.pp_rank)
+    facts = find_capabilities(arguments.platform)
+    options = _options(arguments)
+    return plan(shape, options, ranks, budget, platform=facts, pp_rank=arguments.pp_rank)
 
 
 def _options(arguments: argparse.Namespace) -> ServingOptions:
@@ -118,6 +154,8 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         page_size=arguments.page_size,
         kv_cache_dtype=arguments.kv_dtype,
         model_dtype=arguments.model_dtype,
+        layout=arguments.layout,
+        dsa_rows=arguments.dsa_rows,
         role=arguments.role,
         prefix_cache=not arguments.no_prefix_cache,
         window_pools=not arguments.no_window_pools,

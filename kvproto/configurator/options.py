@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from kvproto.protocols import ElementType, Layout
+from kvproto.protocols import ElementType
 
 from .elements import KVCacheDtype
 from .plan_error import PlanError
 
-__all__ = ["Role", "ServingOptions", "SpeculativeOptions", "StateOptions", "StateTracking"]
+__all__ = [
+    "DSARows",
+    "HeadLayout",
+    "Role",
+    "ServingOptions",
+    "SpeculativeOptions",
+    "StateOptions",
+    "StateTracking",
+]
+
+HeadLayout = Literal["nhd", "hnd", "paged_nhd", "vectorized_5d", "page_envelope"]
+"""How rows of heads lie; latent rows have one layout, so that the option says nothing of them."""
 
 Role = Literal["unified", "prefill", "decode"]
 """Whether an instance prefills, decodes, or does both."""
@@ -20,7 +31,6 @@ StateTracking = Literal["none", "eager", "lazy"]
 
 DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 """What predicts tokens ahead; `ngram` has no cache of its own."""
-
 
 DSARows = Literal["packed", "raw"]
 """How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
@@ -48,6 +58,9 @@ class StateOptions:
                 "give more than 0",
             )
         _at_least_one("slots", self.slots)
+        _one_of("tracking", self.tracking, StateTracking)
+        _one_of("conv_dtype", self.conv_dtype, ElementType)
+        _one_of("ssm_dtype", self.ssm_dtype, ElementType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +80,7 @@ class SpeculativeOptions:
     def __post_init__(self) -> None:
         for name in ("draft_tokens", "steps", "topk"):
             _at_least_one(name, getattr(self, name))
+        _one_of("kind", self.kind, DraftKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +89,13 @@ class ServingOptions:
 
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
     `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
-    every `window_eviction_interval` steps..
+    every `window_eviction_interval` steps.
     """
 
     page_size: int = 1
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
-    layout: Layout = "nhd"
+    layout: HeadLayout = "nhd"
     dsa_rows: DSARows = "packed"
     device: str = "cpu"
     role: Role = "unified"
@@ -107,6 +121,8 @@ class ServingOptions:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             _at_least_one(name, getattr(self, name))
+        for name, domain in _DOMAINS.items():
+            _one_of(name, getattr(self, name), domain)
         if not 0 < self.swa_full_tokens_ratio <= 1:
             raise PlanError(
                 "swa_full_tokens_ratio",
@@ -127,6 +143,22 @@ _COUNTS = (
     "context_len",
     "window_eviction_interval",
 )
+
+
+_DOMAINS: dict[str, Any] = {
+    "kv_cache_dtype": KVCacheDtype,
+    "model_dtype": ElementType,
+    "layout": HeadLayout,
+    "dsa_rows": DSARows,
+    "role": Role,
+}
+
+
+def _one_of(name: str, value: object, domain: Any) -> None:
+    allowed: tuple[object, ...] = get_args(domain)
+    if value not in allowed:
+        named = ", ".join(map(repr, allowed))
+        raise PlanError(name, value, "it is none of its values", f"give one of {named}")
 
 
 def _at_least_one(name: str, value: int | None) -> None:

@@ -21,6 +21,7 @@ from .assemble import allocator_request, pool_request, request_pool_request, siz
 from .budget import MemoryBudget
 from .concurrency import concurrency
 from .drafts import draft_leaf
+from .in_tree import CPU
 from .leaves import LeafRequests, leaf_requests
 from .ledger import shares_of
 from .options import ServingOptions
@@ -34,12 +35,7 @@ from .state_budget import StateSizes, check_state_fits, slots_per_request, state
 from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
 from .window_demand import window_demand
 
-__all__ = ["ANY_DEVICE", "plan"]
-
-ANY_DEVICE = PlatformCapabilities(
-    device_type="cpu", supports_triton=False, supports_graph_capture=False, fp8_variant="e4m3fn"
-)
-"""The facts of a device for plans that are made on none."""
+__all__ = ["plan"]
 
 
 def plan(
@@ -48,7 +44,7 @@ def plan(
     parallel: ParallelLayout,
     budget: MemoryBudget,
     *,
-    platform: PlatformCapabilities = ANY_DEVICE,
+    platform: PlatformCapabilities = CPU,
     pp_rank: int = 0,
 ) -> PoolPlan:
     """What one pipeline stage builds in its memory.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import PlatformCapabilities
+from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities
 
+from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
@@ -38,6 +39,9 @@ def refuse(
             "offers no qsa_pool",
             "use a platform that does",
         )
+    for geometry in (shape.attention, shape.window_attention):
+        if geometry is not None:
+            _refuse_parts_of_blocks(geometry, options)
     if parallel.dcp_size > 1 and shape.index is not None:
         raise PlanError(
             "dcp_size",
@@ -52,6 +56,32 @@ def refuse(
             "allocators of window pairs number the tokens of one rank",
             "give 1, or window_pools=False",
         )
+
+
+def _refuse_parts_of_blocks(geometry: AttentionGeometry, options: ServingOptions) -> None:
+    scheme = options.kv_cache_dtype
+    if scheme not in SCALE_BLOCKS:
+        return
+    block = SCALE_BLOCKS[scheme]
+    for name, width in _widths(geometry).items():
+        if width % block:
+            raise PlanError(
+                "kv_cache_dtype",
+                scheme,
+                f"{block} elements of a row share a scale, and {name} is {width}",
+                "store rows in another type",
+            )
+
+
+def _widths(geometry: AttentionGeometry) -> dict[str, int]:
+    match geometry:
+        case HeadGeometry():
+            return {"head_dim": geometry.head_dim, "v_head_dim": geometry.v_head_dim}
+        case LatentGeometry():
+            return {
+                "kv_lora_rank": geometry.kv_lora_rank,
+                "qk_rope_head_dim": geometry.qk_rope_head_dim,
+            }
 
 
 def _pools_index_rows(shape: ModelShape) -> bool:

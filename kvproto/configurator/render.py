@@ -134,6 +134,7 @@ def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
         "window tokens": [f"{plan.tokens.window:,}" for _, plan in plans],
         "pages": [f"{plan.allocator.size // plan.allocator.page_size:,}" for _, plan in plans],
         "state slots": [f"{plan.state.size:,}" if plan.state else "0" for _, plan in plans],
+        "longest contexts": [f"{_contexts(plan):,}" for _, plan in plans],
         "requests at once": [f"{p.concurrency.max_running_requests:,}" for _, p in plans],
         "limited by": [p.concurrency.limit.replace("_", " ") for _, p in plans],
     }
@@ -141,6 +142,11 @@ def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
         if any(cell != "0" for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
     return table
+
+
+def _contexts(plan: PoolPlan) -> int:
+    """How many requests of the longest context the tokens are enough for, rounded down."""
+    return plan.tokens.capacity // plan.request_pool.max_context_len
 
 
 def _bar(plan: PoolPlan) -> Text:

@@ -66,6 +66,7 @@ from .swa_allocator import SWAAllocator
 from .swa_composite import SWAComposite
 from .traits import (
     BLOCK_SCALED,
+    SCALE_BLOCKS,
     TRAIT_DOMAINS,
     DeclaresTraits,
     Fp8Variant,
@@ -92,6 +93,7 @@ from .write_options import DCPMaskedWrite, LayerOverrideWrite, PrefixValidCommit
 __all__ = [
     "BLOCK_SCALED",
     "ELEMENT_BYTES",
+    "SCALE_BLOCKS",
     "TRAIT_DOMAINS",
     "AllocatorKind",
     "AllocatorRequest",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from .traits import BLOCK_SCALED
+from .traits import BLOCK_SCALED, SCALE_BLOCKS
 
 if TYPE_CHECKING:
     from torch import device, dtype
@@ -62,7 +62,7 @@ class RowsRequest:
             )
         if self.quant_scheme not in BLOCK_SCALED:
             return
-        element, block = _BLOCKS[self.quant_scheme]
+        element, block = _ELEMENTS[self.quant_scheme], SCALE_BLOCKS[self.quant_scheme]
         if dtype != element:
             raise ValueError(f"{name}.dtype={dtype}: {self.quant_scheme!r} stores {element}")
         for width in widths:
@@ -79,11 +79,7 @@ class RowsRequest:
 
 
 _FP4 = "torch.float4_e2m1fn_x2"
-_BLOCKS: dict[str, tuple[str, int]] = {
-    "mxfp8": ("torch.float8_e4m3fn", 32),
-    "fp4_mx16": (_FP4, 16),
-    "nvfp4": (_FP4, 16),
-}
+_ELEMENTS = {"mxfp8": "torch.float8_e4m3fn", "fp4_mx16": _FP4, "nvfp4": _FP4}
 
 
 def whole_pages(request: object, size: int, page_size: int) -> None:

@@ -9,6 +9,7 @@ from ._capability import Capability
 
 __all__ = [
     "BLOCK_SCALED",
+    "SCALE_BLOCKS",
     "TRAIT_DOMAINS",
     "DeclaresTraits",
     "Fp8Variant",
@@ -78,6 +79,9 @@ over 6 to the nearest, under one float32 scale per layer and side.
 
 BLOCK_SCALED: tuple[QuantScheme, ...] = ("mxfp8", "fp4_mx16", "nvfp4")
 """The schemes whose block scales lie beside the rows, in tensors of their own."""
+
+SCALE_BLOCKS: dict[QuantScheme, int] = {"mxfp8": 32, "fp4_mx16": 16, "nvfp4": 16}
+"""How many elements of a row share a scale, by scheme."""
 
 Fp8Variant = Literal["none", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"]
 """Which fp8: the same byte is another number in each."""

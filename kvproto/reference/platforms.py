@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvproto.configurator import CPU, CUDA
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
@@ -42,10 +43,7 @@ class ReferencePlatform:
 
 def cpu() -> ReferencePlatform:
     """Every machine has one."""
-    facts = PlatformCapabilities(
-        device_type="cpu", supports_triton=False, supports_graph_capture=False, fp8_variant="e4m3fn"
-    )
-    return ReferencePlatform("cpu", facts)
+    return ReferencePlatform("cpu", CPU)
 
 
 def cuda() -> ReferencePlatform | Declined:
@@ -54,7 +52,4 @@ def cuda() -> ReferencePlatform | Declined:
         return Declined("this torch was not built for CUDA")
     if not torch.cuda.is_available():
         return Declined("torch sees no CUDA device")
-    facts = PlatformCapabilities(
-        device_type="cuda", supports_triton=True, supports_graph_capture=True, fp8_variant="e4m3fn"
-    )
-    return ReferencePlatform("cuda", facts)
+    return ReferencePlatform("cuda", CUDA)

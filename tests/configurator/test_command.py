@@ -11,6 +11,7 @@ import pytest
 
 from kvproto import cli
 from kvproto.configurator import example_config, example_names, plan_from_json
+from kvproto.protocols import MHALeafRequest
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -64,12 +65,19 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
         (["llama", "--memory", "lots"], "--memory='lots': is no amount of memory; write"),
         (["llama", "--memory", "1MiB"], "not one page of 1 tokens fits"),
         (["llama", "--weights", "79GiB"], "nothing is left for caches; give more than 0.988"),
-        (["llama", "--tp", "0"], "tp_size=0: ranks are counted from 1"),
+        (["llama", "--tp", "0"], "--tp=0: ranks are counted from 1"),
+        (["llama", "--dp-attention", "2"], "give a divisor of --tp"),
+        (
+            ["gpt_oss", "--tp", "8", "--dcp", "2"],
+            "--dcp=2: allocators of window pairs number the tokens of one rank; give 1, or --no-",
+        ),
         (["llama", "--compare", "speed=9"], "no option 'speed'; there are"),
         (["llama", "--compare", "tp=many"], "'many' is no value of 'tp'"),
-        (["llama", "--window-ratio", "nan"], "swa_full_tokens_ratio=nan"),
+        (["llama", "--window-ratio", "nan"], "--window-ratio=nan"),
+        (["lfm2", "--kv-dtype", "mxfp8"], "--kv-dtype='mxfp8': 32 elements of a row share a scale"),
+        (["llama", "--platform", "abacus"], "plans are made for cpu, cuda"),
         (["deepseek_v4"], "offers no compressed_pool"),
-        (["mamba2"], "context_len=None: the config of 'mamba2' states none; give one"),
+        (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_to_do(
@@ -79,6 +87,18 @@ def test_bad_input_is_one_line_that_says_what_to_do(
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_platform_is_asked_for_its_facts_not_for_its_device(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, _ = run(capsys, "deepseek_v4", "--platform", "cuda")
+    assert (status, out) == (2, "")
+    status, out, _ = run(capsys, "llama", "--platform", "cuda", "--layout", "hnd", "--json")
+    assert status == 0
+    pool = plan_from_json(out).pool
+    assert isinstance(pool, MHALeafRequest)
+    assert pool.layout == "hnd"
 
 
 def test_a_config_that_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
