@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
+from kvproto.protocols import Fallback
+
 from .elements import KVCacheDtype
 from .options import DSARows, HeadLayout, Role
 
@@ -40,6 +42,12 @@ _CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
     ("--role", "unified", get_args(Role), "what the instance does"),
+    (
+        "--allocator-fallback",
+        "core",
+        get_args(Fallback),
+        "who owns slots where the platform declines to",
+    ),
 )
 
 

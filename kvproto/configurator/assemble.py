@@ -55,7 +55,7 @@ def pool_request(
         return SWAPoolRequest(
             full=full
             if full is not None
-            else sized(replace(leaves.window, layer_num=0), page, page),
+            else sized(replace(leaves.window, layer_num=0, fallback="core"), page, page),
             window=sized(leaves.window, tokens.window, page),
             full_attention_layer_ids=stage.full,
             swa_attention_layer_ids=stage.window,
@@ -79,6 +79,7 @@ def _without_layers(options: ServingOptions, tokens: Tokens) -> MHALeafRequest:
         head_num=1,
         head_dim=1,
         device=options.device,
+        fallback="core",
     )
 
 
@@ -95,6 +96,7 @@ def allocator_request(
             page_size=options.page_size,
             device=options.device,
             need_sort=need_sort,
+            fallback=options.allocator_fallback,
         )
     if tokens.window and options.page_size == 1:
         return PureSWAAllocatorRequest(
@@ -108,6 +110,7 @@ def allocator_request(
         page_size=page_size,
         device=options.device,
         need_sort=need_sort,
+        fallback=options.allocator_fallback,
     )
 
 

@@ -35,11 +35,11 @@ _Made = TypeVar("_Made")
 def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
     """The pools of a plan on the platform's device.
 
-    A leaf that the platform declines ends the build: rows in another layout than its kernels
-    read serve nobody. An allocator that it declines is the core's instead, since slots are
-    integers, and a note says so.
+    What the platform declines is the core's where the request's `fallback` says so, and a note
+    tells; elsewhere it ends the build: rows in another layout than its kernels read serve nobody.
 
-    :raises BuildError: for a leaf that is declined, is none, or holds other than was asked.
+    :raises BuildError: for a part that is declined without a fallback, and for a leaf that is
+        none, or holds other than was asked.
     """
     doors = _Doors(platform, core)
     pool = _pool(plan, doors)
@@ -77,7 +77,7 @@ class _Doors:
     def leaf(self, request: LeafRequest) -> KVLeaf | Declined:
         leaf = self.platform.build_leaf(request)
         if isinstance(leaf, Declined):
-            return leaf
+            return leaf if request.fallback == "none" else self._spare_leaf(request, leaf)
         name = f"{type(request).__name__} on platform '{self.platform.name}'"
         try:
             require(leaf, KVLeaf, for_=name)
@@ -90,14 +90,21 @@ class _Doors:
 
     def allocator(self, request: AllocatorRequest) -> SlotAllocator | Declined:
         made = self.platform.build_allocator(request)
-        if not isinstance(made, Declined):
+        if not isinstance(made, Declined) or request.fallback == "none":
             return made
+        self._note(f"{request.kind} allocator of {request.size} slots", made)
         spare: SlotAllocator = self.core.spare_allocator(request, self.kvcache)
-        self.notes.append(
-            f"{request.kind} allocator of {request.size} slots by the core: platform "
-            f"'{self.platform.name}' declined it ({made.reason})"
-        )
         return spare
+
+    def _spare_leaf(self, request: LeafRequest, declined: Declined) -> KVLeaf | Declined:
+        name = f"{type(request).__name__} of {request.layer_num} layers and {request.size} slots"
+        self._note(name, declined)
+        return self.core.spare_leaf(request)
+
+    def _note(self, what: str, declined: Declined) -> None:
+        self.notes.append(
+            f"{what} by the core: platform '{self.platform.name}' declined it ({declined.reason})"
+        )
 
 
 def _pool(plan: PoolPlan, doors: _Doors) -> KVPool | None:

@@ -157,6 +157,7 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         layout=arguments.layout,
         dsa_rows=arguments.dsa_rows,
         role=arguments.role,
+        allocator_fallback=arguments.allocator_fallback,
         prefix_cache=not arguments.no_prefix_cache,
         window_pools=not arguments.no_window_pools,
         swa_full_tokens_ratio=arguments.window_ratio,

@@ -55,6 +55,10 @@ class Core(Protocol):
         """The table of token slots per request; its rows have slots of `state`, if there is one."""
         ...
 
+    def spare_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """A leaf for platforms that decline a request whose `fallback` is the core."""
+        ...
+
     def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:
         """An allocator for platforms that have none of their own."""
         ...

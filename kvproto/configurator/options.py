@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from kvproto.protocols import ElementType
+from kvproto.protocols import ElementType, Fallback
 
 from .elements import KVCacheDtype
 from .plan_error import PlanError
@@ -89,7 +89,8 @@ class ServingOptions:
 
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
     `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
-    every `window_eviction_interval` steps.
+    every `window_eviction_interval` steps. `allocator_fallback` is `none` where slots must be the
+    platform's own allocator's.
     """
 
     page_size: int = 1
@@ -110,6 +111,7 @@ class ServingOptions:
     max_running_requests: int | None = None
     context_len: int | None = None
     pre_alloc_size: int = 0
+    allocator_fallback: Fallback = "core"
     state: StateOptions = field(default_factory=StateOptions)
     speculative: SpeculativeOptions | None = None
 
@@ -151,6 +153,7 @@ _DOMAINS: dict[str, Any] = {
     "layout": HeadLayout,
     "dsa_rows": DSARows,
     "role": Role,
+    "allocator_fallback": Fallback,
 }
 
 

@@ -7,24 +7,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
-
-from kvproto.protocols import (
-    DSALeafRequest,
-    HybridPoolRequest,
-    LeafRequest,
-    MHALeafRequest,
-    MLALeafRequest,
-    SparseIndexLeafRequest,
-    StatePoolRequest,
-    SWAPoolRequest,
-    bytes_per_state_slot,
-    bytes_per_token,
-)
 
 from .concurrency import Limit
 from .ledger import Part
 from .pool_plan import PoolPlan
+from .pool_tree import pool_tree
 from .sizes_text import shown_bytes
 
 __all__ = ["print_comparison", "print_plan"]
@@ -56,7 +43,7 @@ _KNOBS: dict[Limit, str] = {
 
 def print_plan(plan: PoolPlan, console: Console) -> None:
     """The pools, what they cost, where the memory goes, and what limits concurrency."""
-    console.print(_pools(plan))
+    console.print(pool_tree(plan))
     console.print()
     console.print(_numbers([("", plan)]))
     console.print()
@@ -74,54 +61,6 @@ def print_comparison(plans: Sequence[tuple[str, PoolPlan]], console: Console) ->
         console.print(Text(name, style="bold"))
         console.print(_bar(plan))
         console.print(_limit(plan))
-
-
-def _pools(plan: PoolPlan) -> Tree:
-    first, end = plan.layers
-    tree = Tree(Text(f"{plan.model_type}, layers {first} to {end - 1}", style="bold"))
-    match plan.pool:
-        case None:
-            tree.add("no layer keeps anything")
-        case SWAPoolRequest(full=full, window=window):
-            pair = tree.add("window pair")
-            pair.add(f"full: {_leaf(full)}")
-            pair.add(f"window: {_leaf(window)}")
-        case HybridPoolRequest(full=full, state=state):
-            hybrid = tree.add("hybrid")
-            hybrid.add(f"full: {_leaf(full)}")
-            hybrid.add(f"state: {_state(state)}")
-        case leaf:
-            tree.add(_leaf(leaf))
-    if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
-        tree.add(f"state: {_state(plan.state)}")
-    if plan.draft is not None:
-        tree.add(f"draft: {_leaf(plan.draft)}")
-    return tree
-
-
-def _leaf(leaf: LeafRequest) -> str:
-    match leaf:
-        case MHALeafRequest():
-            rows = f"{leaf.head_num} heads of {leaf.head_dim}"
-            if leaf.value_head_dim != leaf.head_dim:
-                rows += f" and {leaf.value_head_dim}"
-        case MLALeafRequest():
-            rows = f"latent rows of {leaf.kv_lora_rank} + {leaf.qk_rope_head_dim}"
-        case DSALeafRequest():
-            rows = f"latent rows of {leaf.kv_cache_dim}, index keys of {leaf.index_head_dim}"
-        case SparseIndexLeafRequest():
-            sparse = len(leaf.index_layer_ids)
-            rows = f"{leaf.head_num} heads of {leaf.head_dim}, index rows of {leaf.idx_head_dim}"
-            rows += f" in {sparse}"
-    stored = str(leaf.dtype).removeprefix("torch.")
-    scheme = "" if leaf.quant_scheme == "none" else f" ({leaf.quant_scheme})"
-    cost = shown_bytes(bytes_per_token(leaf))
-    return f"{leaf.layer_num} layers, {rows}, {stored}{scheme}: {cost} a token"
-
-
-def _state(state: StatePoolRequest) -> str:
-    cost = shown_bytes(bytes_per_state_slot(state))
-    return f"{len(state.mamba_layer_ids)} layers, {state.size} slots of {cost}"
 
 
 def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:

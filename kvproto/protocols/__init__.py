@@ -20,6 +20,7 @@ from .composite_requests import (
     SWAPoolRequest,
 )
 from .compressed import CompressStates, DSV4Compressed
+from .fallback import Fallback
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
 from .head_requests import MHALeafRequest, SparseIndexLeafRequest
@@ -114,6 +115,7 @@ __all__ = [
     "Declined",
     "ElementType",
     "FP4Workspace",
+    "Fallback",
     "Field",
     "FieldName",
     "Fingerprint",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import device
 
+    from .fallback import Fallback
+
 __all__ = [
     "HiSparseAllocatorRequest",
     "PureSWAAllocatorRequest",
@@ -21,7 +23,8 @@ __all__ = [
 class SWAAllocatorRequest:
     """A pair of allocators in step: `size` full slots, and `size_swa` window slots as their peers.
 
-    Both are multiples of `page_size`, their reserved pages not counted.
+    Both are multiples of `page_size`, their reserved pages not counted. `fallback` is that of each
+    side, as in `AllocatorRequest`.
 
     :raises ValueError: for sizes below one page, or not of whole pages.
     """
@@ -31,6 +34,7 @@ class SWAAllocatorRequest:
     page_size: int
     device: str | device
     need_sort: bool = False
+    fallback: Fallback = "core"
 
     def __post_init__(self) -> None:
         _at_least(self, "page_size", 1)
@@ -68,7 +72,7 @@ class HiSparseAllocatorRequest:
     """Device slots for `size` tokens, and ids for `host_to_device_ratio` times as many.
 
     Both sides are the platform's paged allocator; `size` is a multiple of `page_size`, the
-    reserved page not counted.
+    reserved page not counted. `fallback` is that of each side, as in `AllocatorRequest`.
 
     :raises ValueError: for a size below one page, or not of whole pages, or a ratio below 1.
     """
@@ -78,6 +82,7 @@ class HiSparseAllocatorRequest:
     device: str | device
     need_sort: bool = False
     host_to_device_ratio: int = 2
+    fallback: Fallback = "core"
 
     def __post_init__(self) -> None:
         _at_least(self, "page_size", 1)

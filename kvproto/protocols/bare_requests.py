@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .row_request import RowsRequest, at_least
 
 if TYPE_CHECKING:
+    from .fallback import Fallback
     from .traits import Layout
 
 __all__ = ["KeyOnlyLeafRequest", "NoOpLeafRequest"]
@@ -38,7 +39,7 @@ class NoOpLeafRequest(RowsRequest):
 
     `size` is what the scheduler admits requests by. Heads and widths are those of the rows that
     are not kept, since backends shape what the read doors give them; `v_head_dim` None means
-    `head_dim`.
+    `head_dim`. With no row for a platform's kernels to read, the core's serves every platform.
 
     :raises ValueError: as `MHALeafRequest`.
     """
@@ -46,6 +47,7 @@ class NoOpLeafRequest(RowsRequest):
     head_num: int
     head_dim: int
     v_head_dim: int | None = None
+    fallback: Fallback = "core"
 
     def __post_init__(self) -> None:
         self._check("head_num", "head_dim")

@@ -16,6 +16,8 @@ from .row_request import at_least, whole_pages
 if TYPE_CHECKING:
     from torch import device
 
+    from .fallback import Fallback
+
 __all__ = ["AllocatorKind", "AllocatorRequest", "Declined", "LeafRequest"]
 
 
@@ -36,7 +38,8 @@ class AllocatorRequest:
     """An allocator that hands out `size` slots, `page_size .. size + page_size - 1`.
 
     `size` is whole pages, as that of the pool is. `need_sort` asks for freed pages to come back in
-    ascending order.
+    ascending order. `fallback` says who builds it where a platform declines it: the core, unless
+    the deployment must run on accounts of the platform's own.
 
     :raises ValueError: for sizes below one, or not of whole pages.
     """
@@ -46,6 +49,7 @@ class AllocatorRequest:
     page_size: int
     device: str | device
     need_sort: bool = False
+    fallback: Fallback = "core"
 
     def __post_init__(self) -> None:
         for name in ("size", "page_size"):

@@ -10,6 +10,7 @@ from .traits import BLOCK_SCALED, SCALE_BLOCKS
 if TYPE_CHECKING:
     from torch import device, dtype
 
+    from .fallback import Fallback
     from .traits import QuantScheme
 
 __all__ = ["RowsRequest", "at_least", "whole_pages"]
@@ -22,7 +23,8 @@ class RowsRequest:
     `size` counts usable token slots without the reserved page and is a multiple of `page_size`:
     engines count tokens by memory and round them down to whole pages before they ask, so that no
     builder meets a last page that is short. `dtype` is what a stored element means. Layers are
-    global ids `start_layer .. start_layer + layer_num - 1`; `layer_num` may be 0.
+    global ids `start_layer .. start_layer + layer_num - 1`; `layer_num` may be 0. `fallback` says
+    who builds the leaf where a platform declines it, and is no constructor's keyword.
     """
 
     size: int
@@ -33,6 +35,7 @@ class RowsRequest:
     start_layer: int = 0
     enable_memory_saver: bool = False
     quant_scheme: QuantScheme = "none"
+    fallback: Fallback = "none"
 
     @property
     def end_layer(self) -> int:
@@ -73,11 +76,12 @@ class RowsRequest:
                 )
 
     def _keywords(self, *left_out: str) -> dict[str, Any]:
-        names = [f.name for f in fields(self) if f.name not in ("quant_scheme", *left_out)]
+        names = [f.name for f in fields(self) if f.name not in (*_NO_KEYWORDS, *left_out)]
         keywords: dict[str, Any] = {name: getattr(self, name) for name in names}
         return keywords | {"end_layer": self.end_layer}
 
 
+_NO_KEYWORDS = ("quant_scheme", "fallback")
 _FP4 = "torch.float4_e2m1fn_x2"
 _ELEMENTS = {"mxfp8": "torch.float8_e4m3fn", "fp4_mx16": _FP4, "nvfp4": _FP4}
 

@@ -163,6 +163,7 @@ def _side(
         page_size=request.page_size,
         device=request.device,
         need_sort=request.need_sort,
+        fallback=request.fallback,
     )
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
+    KVLeaf,
     KVPool,
+    LeafRequest,
     PoolRequest,
     RequestPoolRequest,
     StatePool,
@@ -15,6 +17,7 @@ from kvproto.protocols import (
     StateRequestPoolRequest,
 )
 
+from .build import build_reference_leaf
 from .build_allocator import BuildAllocator, build_reference_allocator
 from .build_composite import BuildLeaf, build_reference_pool
 from .build_rows import rows_with_state
@@ -65,6 +68,10 @@ class ReferenceCore:
             enable_memory_saver=request.enable_memory_saver,
             pre_alloc_size=request.pre_alloc_size,
         )
+
+    def spare_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """A leaf in plain torch."""
+        return build_reference_leaf(request)
 
     def spare_allocator(self, request: AllocatorRequest, kvcache: object, /) -> Any:
         """An allocator in plain torch, for whatever device has torch."""

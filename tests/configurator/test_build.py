@@ -12,6 +12,7 @@ from kvproto.configurator import BuildError, SpeculativeOptions, StateOptions, b
 from kvproto.protocols import (
     AllocatorRequest,
     BufferRegion,
+    Composite,
     DeclaresRegions,
     Declined,
     IndexerCapable,
@@ -26,7 +27,7 @@ from kvproto.protocols import (
     bytes_of_pool,
     supports,
 )
-from kvproto.reference import CORE, ReferencePlatform, TokenAllocator, build_reference_leaf
+from kvproto.reference import CORE, MHALeaf, ReferencePlatform, TokenAllocator, build_reference_leaf
 from tests.configurator.test_plan import PLANNED, planned, shape_of
 
 CPU = PlatformCapabilities(
@@ -168,6 +169,41 @@ def test_an_allocator_that_is_declined_is_the_cores_and_says_so() -> None:
     assert made.notes == (
         "paged allocator of 128 slots by the core: platform 'acme' declined it (no pages here)",
     )
+
+
+def test_an_allocator_falls_back_only_where_the_request_says_so() -> None:
+    own = small("llama", allocator_fallback="none")
+    assert own.allocator.fallback == "none"
+    with pytest.raises(BuildError, match=r"^platform 'acme' declined: no pages here$"):
+        build(own, Vendor(), CORE)
+    made = build(small("llama", page_size=1, allocator_fallback="none"), Vendor(), CORE)
+    assert type(made.allocator) is ForeignAllocator
+    pair = small("gpt_oss", allocator_fallback="none")
+    with pytest.raises(BuildError, match="the full side of a window pair: no pages here"):
+        build(pair, Vendor(), CORE)
+
+
+class RowsOnly(Vendor):
+    """A platform whose leaves have rows, and that has nothing to say of others."""
+
+    def build_leaf(self, request: LeafRequest, /) -> Any:
+        return super().build_leaf(request) if request.layer_num else Declined("no layers, no leaf")
+
+
+@pytest.mark.parametrize(("name", "size"), [("bamba", 128), ("mistral", 64)])
+def test_a_leaf_without_a_layer_is_the_cores_where_the_platform_declines(
+    name: str, size: int
+) -> None:
+    # An all-window pair has a page of full slots, a model of states alone one slot a token.
+    vendor = RowsOnly()
+    made = build(small(name), vendor, CORE)
+    assert made.notes[0] == (
+        f"MHALeafRequest of 0 layers and {size} slots by the core: platform 'acme' declined it "
+        "(no layers, no leaf)"
+    )
+    assert isinstance(made.pool, Composite)
+    assert [type(leaf) for role, leaf in made.pool.leaves() if role == "full"] == [MHALeaf]
+    assert len(vendor.leaves) == (name == "mistral")
 
 
 class Faulty(Vendor):

@@ -37,6 +37,17 @@ def test_a_file_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "32 layers, 4 heads of 128, float8_e4m3fn (fp8_scaled): 32.00 KiB a token" in out
 
 
+def test_where_the_core_may_stand_in_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "mistral", "--page-size", "64")
+    full, window, allocator = (line for line in out.splitlines()[2:5])
+    assert "0 layers" in full
+    assert full.endswith("(fallback: core)")
+    assert "fallback" not in window
+    assert allocator.endswith("pages of 64 (fallback: core)")
+    _, out, _ = run(capsys, "mistral", "--page-size", "64", "--allocator-fallback", "none")
+    assert out.count("fallback") == 1
+
+
 def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"

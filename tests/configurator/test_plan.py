@@ -351,6 +351,7 @@ servings = st.fixed_dictionaries(
         "max_running_requests": st.one_of(st.none(), st.integers(1, 5000)),
         "max_total_tokens": st.one_of(st.none(), st.integers(1, 1 << 22)),
         "pre_alloc_size": st.integers(0, 64),
+        "allocator_fallback": st.sampled_from(["core", "none"]),
         "speculative": speculations,
         "state": st.builds(StateOptions, slots=st.one_of(st.none(), st.integers(1, 5000))),
     }

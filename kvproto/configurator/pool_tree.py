@@ -1,0 +1,100 @@
+"""The pools of a plan as a tree (needs `rich`, the `check` extra)."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from rich.tree import Tree
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    DSALeafRequest,
+    Fallback,
+    HybridPoolRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    PureSWAAllocatorRequest,
+    SparseIndexLeafRequest,
+    StatePoolRequest,
+    SWAAllocatorRequest,
+    SWAPoolRequest,
+    bytes_per_state_slot,
+    bytes_per_token,
+)
+
+from .pool_plan import PlannedAllocator, PoolPlan
+from .sizes_text import shown_bytes
+
+__all__ = ["pool_tree"]
+
+
+def pool_tree(plan: PoolPlan) -> Tree:
+    """A branch for each pool and for the allocator, and where the core may stand in."""
+    first, end = plan.layers
+    tree = Tree(Text(f"{plan.model_type}, layers {first} to {end - 1}", style="bold"))
+    match plan.pool:
+        case None:
+            tree.add("no layer keeps anything")
+        case SWAPoolRequest(full=full, window=window):
+            pair = tree.add("window pair")
+            pair.add(f"full: {_leaf(full)}")
+            pair.add(f"window: {_leaf(window)}")
+        case HybridPoolRequest(full=full, state=state):
+            hybrid = tree.add("hybrid")
+            hybrid.add(f"full: {_leaf(full)}")
+            hybrid.add(f"state: {_state(state)}")
+        case leaf:
+            tree.add(_leaf(leaf))
+    if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
+        tree.add(f"state: {_state(plan.state)}")
+    if plan.draft is not None:
+        tree.add(f"draft: {_leaf(plan.draft)}")
+    tree.add(f"allocator: {_allocator(plan.allocator)}")
+    return tree
+
+
+def _allocator(asked: PlannedAllocator) -> str:
+    match asked:
+        case AllocatorRequest():
+            return _pages(asked.size, asked.page_size) + _or_the_core(asked.fallback)
+        case SWAAllocatorRequest():
+            full = _pages(asked.size, asked.page_size)
+            window = _pages(asked.size_swa, asked.page_size)
+            return f"full {full}, window {window}" + _or_the_core(asked.fallback)
+        case PureSWAAllocatorRequest():
+            return f"window {_pages(asked.size, 1)}, by the core"
+
+
+def _pages(size: int, page_size: int) -> str:
+    return f"{size:,} slots" if page_size == 1 else f"{size // page_size:,} pages of {page_size}"
+
+
+def _or_the_core(fallback: Fallback) -> str:
+    return " (fallback: core)" if fallback == "core" else ""
+
+
+def _leaf(leaf: LeafRequest) -> str:
+    match leaf:
+        case MHALeafRequest():
+            rows = f"{leaf.head_num} heads of {leaf.head_dim}"
+            if leaf.value_head_dim != leaf.head_dim:
+                rows += f" and {leaf.value_head_dim}"
+        case MLALeafRequest():
+            rows = f"latent rows of {leaf.kv_lora_rank} + {leaf.qk_rope_head_dim}"
+        case DSALeafRequest():
+            rows = f"latent rows of {leaf.kv_cache_dim}, index keys of {leaf.index_head_dim}"
+        case SparseIndexLeafRequest():
+            sparse = len(leaf.index_layer_ids)
+            rows = f"{leaf.head_num} heads of {leaf.head_dim}, index rows of {leaf.idx_head_dim}"
+            rows += f" in {sparse}"
+    stored = str(leaf.dtype).removeprefix("torch.")
+    scheme = "" if leaf.quant_scheme == "none" else f" ({leaf.quant_scheme})"
+    cost = shown_bytes(bytes_per_token(leaf))
+    return f"{leaf.layer_num} layers, {rows}, {stored}{scheme}: {cost} a token" + _or_the_core(
+        leaf.fallback
+    )
+
+
+def _state(state: StatePoolRequest) -> str:
+    cost = shown_bytes(bytes_per_state_slot(state))
+    return f"{len(state.mamba_layer_ids)} layers, {state.size} slots of {cost}"
