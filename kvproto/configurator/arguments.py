@@ -9,7 +9,7 @@ from typing import Any, get_args
 from kvproto.protocols import Fallback
 
 from .elements import KVCacheDtype
-from .options import DSARows, HeadLayout, Role
+from .options import DSARows, HeadLayout, IndexRows, Role
 
 __all__ = ["add_plan_arguments"]
 
@@ -41,6 +41,7 @@ _CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
+    ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (
         "--allocator-fallback",

@@ -156,6 +156,7 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         model_dtype=arguments.model_dtype,
         layout=arguments.layout,
         dsa_rows=arguments.dsa_rows,
+        index_rows=arguments.index_rows,
         role=arguments.role,
         allocator_fallback=arguments.allocator_fallback,
         prefix_cache=not arguments.no_prefix_cache,

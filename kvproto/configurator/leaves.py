@@ -108,12 +108,18 @@ class _Maker:
             head_num=geometry.heads_of_rank(self.parallel.head_ranks),
             head_dim=geometry.head_dim,
             idx_head_dim=index.head_dim,
+            index_dtype=self._index_dtype(),
             dense_layer_ids=tuple(i for i in layer_ids if i not in keyed),
             sparse_layer_ids=keyed,
             disable_value_sparse_layer_ids=tuple(
                 i for i in keyed if i not in index.value_layer_ids
             ),
         )
+
+    def _index_dtype(self) -> torch.dtype | None:
+        """None where index rows are of the rows' own type."""
+        own = self.options.index_rows == "cache" or self._stored()[1] == "none"
+        return None if own else planned_dtype(self.options.model_dtype)
 
     def _latent(self, geometry: LatentGeometry, layer_ids: tuple[int, ...]) -> MLALeafRequest:
         return MLALeafRequest(

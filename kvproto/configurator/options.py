@@ -13,6 +13,7 @@ from .plan_error import PlanError
 __all__ = [
     "DSARows",
     "HeadLayout",
+    "IndexRows",
     "Role",
     "ServingOptions",
     "SpeculativeOptions",
@@ -34,6 +35,9 @@ DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 
 DSARows = Literal["packed", "raw"]
 """How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
+
+IndexRows = Literal["model", "cache"]
+"""What index rows beside rows of heads are stored in: the model's own type, or that of the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,7 @@ class ServingOptions:
     model_dtype: ElementType = "bfloat16"
     layout: HeadLayout = "nhd"
     dsa_rows: DSARows = "packed"
+    index_rows: IndexRows = "model"
     device: str = "cpu"
     role: Role = "unified"
     prefix_cache: bool = True
@@ -152,6 +157,7 @@ _DOMAINS: dict[str, Any] = {
     "model_dtype": ElementType,
     "layout": HeadLayout,
     "dsa_rows": DSARows,
+    "index_rows": IndexRows,
     "role": Role,
     "allocator_fallback": Fallback,
 }

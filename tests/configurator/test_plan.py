@@ -99,6 +99,11 @@ def test_sparse_layers_keep_index_rows_beside_their_rows() -> None:
     # K and V of one head in 60 layers, a key in 57 of them, a value in 20 of those.
     assert made.bytes_per_token == 60 * 2 * 128 * 2 + (57 + 20) * 128 * 2
     assert plan_from_json(plan_to_json(made)) == made
+    # Quantised rows leave index rows alone, until those are asked for in the same type.
+    in_fp8 = replace(options, kv_cache_dtype="fp8_e4m3")
+    for stored, element in ((in_fp8, 2), (replace(in_fp8, index_rows="cache"), 1)):
+        fp8 = plan(shape, stored, ParallelLayout(tp_size=4), MemoryBudget.of_caches(40 * GIB))
+        assert fp8.bytes_per_token == 60 * 2 * 128 + (57 + 20) * 128 * element
 
 
 def test_tokens_that_share_an_index_key_share_its_bytes() -> None:

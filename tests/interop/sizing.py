@@ -23,7 +23,7 @@ from sglang.srt.runtime_context import get_parallel
 from transformers import AutoConfig
 
 from kvproto.configurator import example_config
-from tests.interop.sizing_cases import CASES, SizingCase
+from tests.interop.sizing_cases import CASES, SizingCase, as_published
 
 DTYPES = {
     "auto": torch.bfloat16,
@@ -106,9 +106,7 @@ def _server(case: SizingCase) -> dict[str, Any]:
 
 def _model_config(case: SizingCase) -> Any:
     config = AutoConfig.for_model(example_config(case.model)["model_type"]).to_dict()
-    # sglang reads the layers of this family from the interval that its checkpoints state.
-    interval = {"full_attention_interval": 4} if case.model == "qwen3_next" else {}
-    config |= {"architectures": [case.architecture]} | interval
+    config = as_published(case.model, config) | {"architectures": [case.architecture]}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config, default=str))
         return ModelConfig(folder)
@@ -142,7 +140,9 @@ def _configurator(case: SizingCase, model: Any) -> Any:
             full_attention_layer_ids=full,
             swa_attention_layer_ids=window,
         ),
-        server_args=SimpleNamespace(enable_hisparse=False),
+        server_args=SimpleNamespace(
+            enable_hisparse=False, kv_cache_dtype=case.kv_dtype, attention_backend="triton"
+        ),
         use_mla_backend=model.attention_arch == AttentionArch.MLA,
         is_hybrid_swa=model.is_hybrid_swa,
         is_draft_worker=False,

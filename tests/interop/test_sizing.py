@@ -19,7 +19,7 @@ from kvproto.configurator import (
 )
 from kvproto.protocols import SWAPoolRequest, bytes_per_token
 from tests.interop import report
-from tests.interop.sizing_cases import CASES, SizingCase
+from tests.interop.sizing_cases import CASES, SizingCase, as_published
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +28,14 @@ def theirs(interop_python: str) -> dict[str, Any]:
 
 
 def ours(case: SizingCase, more: int = 0) -> PoolPlan:
-    shape = ModelShape.from_hf_config(example_config(case.model))
+    config = as_published(case.model, example_config(case.model))
+    shape = ModelShape.from_hf_config(config)
     options = ServingOptions(
         page_size=case.page_size,
         kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         prefix_cache=case.prefix_cache,
+        context_len=4096,  # two families state none; what fits does not depend on it
+        window_pools=case.window_pools,
         swa_full_tokens_ratio=case.window_ratio,
         max_running_requests=case.max_running_requests,
         state=StateOptions(full_memory_ratio=case.state_ratio),
