@@ -23,7 +23,7 @@ from sglang.srt.runtime_context import get_parallel
 from transformers import AutoConfig
 
 from kvproto.configurator import example_config
-from tests.interop.sizing_cases import CASES, SizingCase, as_published
+from tests.interop.sizing_cases import CASES, CONTEXT_LEN, SizingCase, as_published
 
 DTYPES = {
     "auto": torch.bfloat16,
@@ -64,7 +64,11 @@ def sized(case: SizingCase) -> dict[str, Any]:
     made = pool_configurator.create_memory_pool_configurator(kvc)
     found = {"cell": made._cell_size, "state_slots": slots, "left": left}
     sizes = made.calculate_pool_sizes(left, case.page_size)
+    requests = kv_cache_configurator.KVCacheConfigurator.resolve_max_num_reqs(
+        kvc, sizes.max_total_num_tokens
+    )
     return found | {
+        "requests": requests,
         "tokens": sizes.max_total_num_tokens,
         "window_tokens": sizes.swa_max_total_num_tokens,
     }
@@ -159,6 +163,7 @@ def _configurator(case: SizingCase, model: Any) -> Any:
         dflash_draft_cell_size_per_token=None,
         fused_entry_bytes=lambda _name: None,
     )
+    model.context_len = CONTEXT_LEN
     kvc._calculate_mamba_ratio = lambda: (
         kv_cache_configurator.KVCacheConfigurator._calculate_mamba_ratio(kvc)
     )

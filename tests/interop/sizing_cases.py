@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CASES", "SizingCase", "as_published"]
+__all__ = ["CASES", "CONTEXT_LEN", "SizingCase", "as_published"]
 
 GIB = 1 << 30
+CONTEXT_LEN = 4096
+"""Of every case: two families state none, and what fits does not depend on it."""
 
 _ARCHITECTURES = {
     "cohere2": "Cohere2ForCausalLM",

@@ -19,7 +19,7 @@ from kvproto.configurator import (
 )
 from kvproto.protocols import SWAPoolRequest, bytes_per_token
 from tests.interop import report
-from tests.interop.sizing_cases import CASES, SizingCase, as_published
+from tests.interop.sizing_cases import CASES, CONTEXT_LEN, SizingCase, as_published
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def ours(case: SizingCase, more: int = 0) -> PoolPlan:
         page_size=case.page_size,
         kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         prefix_cache=case.prefix_cache,
-        context_len=4096,  # two families state none; what fits does not depend on it
+        context_len=CONTEXT_LEN,
         window_pools=case.window_pools,
         swa_full_tokens_ratio=case.window_ratio,
         max_running_requests=case.max_running_requests,
@@ -72,3 +72,4 @@ def test_sizes(theirs: dict[str, Any], case: SizingCase) -> None:
     else:
         # The state's share would grow with the budget; a page is all that may be missing.
         assert found["tokens"] - made.tokens.full in {0, case.page_size}
+    assert made.concurrency.max_running_requests == found["requests"]
