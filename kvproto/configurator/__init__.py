@@ -5,7 +5,7 @@ from __future__ import annotations
 from .budget import MemoryBudget
 from .build import build
 from .build_error import BuildError
-from .built import BuiltPools, Views
+from .built import BuiltPools, RowlessPool, Views
 from .capabilities import find_capabilities
 from .class_hooks import ClassHookPlatform
 from .core import Core
@@ -52,6 +52,7 @@ __all__ = [
     "ParallelLayout",
     "PlanError",
     "PoolPlan",
+    "RowlessPool",
     "ServingOptions",
     "ShapeError",
     "SpeculativeOptions",

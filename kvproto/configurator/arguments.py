@@ -9,7 +9,7 @@ from typing import Any, get_args
 from kvproto.protocols import Fallback
 
 from .elements import KVCacheDtype
-from .options import DSARows, HeadLayout, IndexRows, Role
+from .options import DSARows, HeadLayout, IndexRows, Role, Rows, WindowStorage
 
 __all__ = ["add_plan_arguments"]
 
@@ -26,6 +26,7 @@ _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--context-len", None, "the longest context, where the config states none or too much"),
     ("--max-running", None, "requests at once"),
     ("--max-tokens", None, "an upper bound of tokens"),
+    ("--chunked-prefill", 8192, "tokens of a prompt at a time, 0 for whole prompts"),
     ("--state-slots", None, "recurrent states kept"),
     ("--draft-tokens", None, "tokens predicted ahead in a step"),
     ("--draft-layers", None, "layers of the draft, where the config states none"),
@@ -42,6 +43,8 @@ _CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
+    ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),
+    ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (
         "--allocator-fallback",

@@ -10,23 +10,26 @@ from kvproto.protocols import (
     HybridPoolRequest,
     LeafRequest,
     MHALeafRequest,
-    PoolRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .concurrency import Concurrency
 from .elements import planned_dtype
 from .leaves import LeafRequests
+from .no_rows import without_rows
 from .options import ServingOptions
 from .parallel import ParallelLayout
-from .pool_plan import PlannedAllocator, PlannedTable
+from .pool_plan import PlannedAllocator, PlannedPool, PlannedTable
 from .stage import Stage
 from .token_budget import Tokens
+from .window_ring import WindowRings
 
 __all__ = ["allocator_request", "pool_request", "request_pool_request", "sized"]
 
@@ -46,20 +49,27 @@ def pool_request(
     leaves: LeafRequests,
     state: StatePoolRequest | None,
     tokens: Tokens,
+    rings: WindowRings | None,
     options: ServingOptions,
-) -> PoolRequest | None:
+) -> PlannedPool | None:
     """A leaf where one kind of layer attends, a composite where several share a pool."""
     page = options.page_size
     full = None if leaves.full is None else sized(leaves.full, tokens.full, page)
     if leaves.window is not None:
-        return SWAPoolRequest(
-            full=full
-            if full is not None
-            else sized(replace(leaves.window, layer_num=0, fallback="core"), page, page),
-            window=sized(leaves.window, tokens.window, page),
+        none = replace(leaves.window, layer_num=0, fallback="core")
+        full = full if full is not None else sized(none, tokens.full, page)
+        window = sized(leaves.window, tokens.window, page)
+        pair = SWAPoolRequest(
+            full=full,
+            window=window if rings is None else rings.sized(window),
             full_attention_layer_ids=stage.full,
             swa_attention_layer_ids=stage.window,
         )
+        return (
+            pair if rings is None else SWARingPoolRequest(pair=pair, swa_req_ring_size=rings.size)
+        )
+    if full is not None and options.rows == "none":
+        return without_rows(full)
     if state is None:
         return full
     return HybridPoolRequest(
@@ -84,12 +94,19 @@ def _without_layers(options: ServingOptions, tokens: Tokens) -> MHALeafRequest:
 
 
 def allocator_request(
-    tokens: Tokens, options: ServingOptions, parallel: ParallelLayout
+    tokens: Tokens,
+    table: PlannedTable,
+    rings: WindowRings | None,
+    options: ServingOptions,
+    parallel: ParallelLayout,
 ) -> PlannedAllocator:
-    """Who owns which slot; ranks that split a request's tokens number them together."""
+    """Who owns which slot; ranks that split a request's tokens number them together.
+
+    Rings go with the rows of `table`, so that only full slots are lent beside them.
+    """
     # Pages that are sent elsewhere are sent in order, so they are kept in order.
     need_sort = options.role != "unified"
-    if tokens.full and tokens.window:
+    if tokens.full and tokens.window and rings is None:
         return SWAAllocatorRequest(
             size=tokens.full,
             size_swa=tokens.window,
@@ -98,13 +115,13 @@ def allocator_request(
             need_sort=need_sort,
             fallback=options.allocator_fallback,
         )
-    if tokens.window and options.page_size == 1:
+    if tokens.window and options.page_size == 1 and rings is None:
         return PureSWAAllocatorRequest(
             size_swa=tokens.window, device=options.device, need_sort=need_sort
         )
     scale = parallel.dcp_size
     page_size = options.page_size * scale
-    return AllocatorRequest(
+    one = AllocatorRequest(
         kind="token" if page_size == 1 else "paged",
         size=tokens.capacity * scale,
         page_size=page_size,
@@ -112,6 +129,10 @@ def allocator_request(
         need_sort=need_sort,
         fallback=options.allocator_fallback,
     )
+    if rings is None:
+        return one
+    rows = table.rows if isinstance(table, StateRequestPoolRequest) else table
+    return SWARingAllocatorRequest(full=one, rows=rows, swa_req_ring_size=rings.size)
 
 
 def request_pool_request(

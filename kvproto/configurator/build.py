@@ -13,6 +13,7 @@ from kvproto.protocols import (
     KVLeaf,
     KVPool,
     LeafRequest,
+    NoOpLeafRequest,
     Platform,
     SlotAllocator,
     StatePool,
@@ -21,7 +22,7 @@ from kvproto.protocols import (
 )
 
 from .build_error import BuildError
-from .built import BuiltPools, views_of
+from .built import BuiltPools, RowlessPool, views_of
 from .core import Core
 from .honours import differences
 from .pool_plan import PoolPlan
@@ -38,25 +39,28 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
     What the platform declines is the core's where the request's `fallback` says so, and a note
     tells; elsewhere it ends the build: rows in another layout than its kernels read serve nobody.
 
-    :raises BuildError: for a part that is declined without a fallback, and for a leaf that is
-        none, or holds other than was asked.
+    :raises BuildError: for a part that is declined without a fallback, for a leaf that is none or
+        holds other than was asked, and for leaves that the core can build nothing over.
     """
     doors = _Doors(platform, core)
-    pool = _pool(plan, doors)
+    pool, rowless = _pool(plan, doors), _rowless(plan, doors)
     state = _state(plan, pool, core, platform)
     draft = None
     if plan.draft is not None:
         draft = _built(doors.leaf(realised(plan.draft, doors.device)), platform)
-    doors.kvcache = pool
-    allocator = core.allocator(realised(plan.allocator, doors.device), pool, doors.allocator)
+    doors.kvcache = rowless if pool is None else pool
+    table = core.request_pool(realised(plan.request_pool, doors.device), state)
+    asked = realised(plan.allocator, doors.device)
+    allocator = core.allocator(asked, doors.kvcache, table, doors.allocator)
     return BuiltPools(
         plan=plan,
         pool=pool,
+        rowless=rowless,
         views=None if pool is None else views_of(pool),
         state=state,
         draft=draft,
         allocator=_built(allocator, platform),
-        request_pool=core.request_pool(realised(plan.request_pool, doors.device), state),
+        request_pool=table,
         notes=tuple(doors.notes),
     )
 
@@ -108,9 +112,20 @@ class _Doors:
 
 
 def _pool(plan: PoolPlan, doors: _Doors) -> KVPool | None:
-    if plan.pool is None:
+    if plan.pool is None or isinstance(plan.pool, NoOpLeafRequest):
         return None
-    return _built(doors.core.pool(realised(plan.pool, doors.device), doors.leaf), doors.platform)
+    asked = realised(plan.pool, doors.device)
+    try:
+        return _built(doors.core.pool(asked, doors.leaf), doors.platform)
+    except (ValueError, CapabilityError) as error:
+        name = f"{type(asked).__name__} over leaves of platform '{doors.platform.name}'"
+        raise BuildError(f"no {name}: {error}") from error
+
+
+def _rowless(plan: PoolPlan, doors: _Doors) -> RowlessPool | None:
+    if not isinstance(plan.pool, NoOpLeafRequest):
+        return None
+    return doors.core.rowless(realised(plan.pool, doors.device))
 
 
 def _state(plan: PoolPlan, pool: KVPool | None, core: Core, platform: Platform) -> StatePool | None:

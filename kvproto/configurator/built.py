@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from typing_extensions import TypeForm
 
@@ -16,7 +16,9 @@ from kvproto.protocols import (
     KVPool,
     MLALatent,
     Movable,
+    PoolTraits,
     RequestPool,
+    RequestRingSWA,
     SlotAllocator,
     StatePool,
     StateTransferable,
@@ -27,7 +29,10 @@ from kvproto.protocols import (
 
 from .pool_plan import PoolPlan
 
-__all__ = ["BuiltPools", "Views", "views_of"]
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+__all__ = ["BuiltPools", "RowlessPool", "Views", "views_of"]
 
 _Capability = TypeVar("_Capability")
 
@@ -37,6 +42,7 @@ class Views:
     """A pool under each capability it has, None where it has not: hot paths ask `is not None`."""
 
     swa: SWAComposite | None
+    ring: RequestRingSWA | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
     movable: Movable | None
@@ -47,15 +53,48 @@ class Views:
     regions: DeclaresRegions | None
 
 
+class RowlessPool(Protocol):
+    """What attention may read where no rows are kept: placeholders, for every owned layer.
+
+    It has no door to write through, so that it is no `KVPool`.
+    """
+
+    @property
+    def size(self) -> int:
+        """Tokens that a scheduler may admit."""
+        ...
+
+    @property
+    def page_size(self) -> int:
+        """Tokens of a page, and of a placeholder."""
+        ...
+
+    @property
+    def dtype(self) -> dtype:
+        """What an element of a placeholder means."""
+        ...
+
+    @property
+    def pool_traits(self) -> PoolTraits:
+        """Of kind `noop`."""
+        ...
+
+    def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
+        """A page of zeros each, in the shape of keys and of values."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPools:
-    """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing.
+    """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing; a
+    plan without rows has `rowless` in place of them.
 
     `notes` say what was built by another than the platform, a line each.
     """
 
     plan: PoolPlan
     pool: KVPool | None
+    rowless: RowlessPool | None
     views: Views | None
     state: StatePool | None
     draft: KVLeaf | None
@@ -68,6 +107,7 @@ def views_of(pool: KVPool) -> Views:
     """The pool under each capability it has."""
     return Views(
         swa=_bound(pool, SWAComposite),
+        ring=_bound(pool, RequestRingSWA),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
         movable=_bound(pool, Movable),

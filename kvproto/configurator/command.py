@@ -27,6 +27,7 @@ from .sizes_text import read_bytes
 __all__ = ["run"]
 
 _FLAGS = {
+    "chunked_prefill_size=None": "--chunked-prefill 0",
     "context_len": "--context-len",
     "dcp_size": "--dcp",
     "dp_attention_size": "--dp-attention",
@@ -37,8 +38,10 @@ _FLAGS = {
     "max_running_requests": "--max-running",
     "max_total_tokens": "--max-tokens",
     "page_size": "--page-size",
+    "prefix_cache=False": "--no-prefix-cache",
     "pp_rank": "--pp-rank",
     "pp_size": "--pp",
+    "rows": "--rows",
     "slots": "--state-slots",
     "static_fraction": "--static-fraction",
     "swa_full_tokens_ratio": "--window-ratio",
@@ -160,6 +163,9 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         role=arguments.role,
         allocator_fallback=arguments.allocator_fallback,
         prefix_cache=not arguments.no_prefix_cache,
+        window_storage=arguments.window_storage,
+        rows=arguments.rows,
+        chunked_prefill_size=arguments.chunked_prefill or None,
         window_pools=not arguments.no_window_pools,
         swa_full_tokens_ratio=arguments.window_ratio,
         max_total_tokens=arguments.max_tokens,

@@ -11,14 +11,17 @@ from kvproto.protocols import (
     KVLeaf,
     KVPool,
     LeafRequest,
+    NoOpLeafRequest,
     PoolRequest,
     RequestPool,
     SlotAllocator,
     StatePool,
     StatePoolRequest,
+    SWARingPoolRequest,
 )
 
 if TYPE_CHECKING:
+    from .built import RowlessPool
     from .pool_plan import PlannedAllocator, PlannedTable
 
 __all__ = ["BuildAllocator", "BuildLeaf", "Core"]
@@ -37,8 +40,14 @@ class Core(Protocol):
     is one.
     """
 
-    def pool(self, request: PoolRequest, build_leaf: BuildLeaf, /) -> KVPool | Declined:
+    def pool(
+        self, request: PoolRequest | SWARingPoolRequest, build_leaf: BuildLeaf, /
+    ) -> KVPool | Declined:
         """The leaf, or the composite over leaves, that the request describes."""
+        ...
+
+    def rowless(self, request: NoOpLeafRequest, /) -> RowlessPool:
+        """What backends read where no rows are kept: no platform is asked to keep nothing."""
         ...
 
     def state(self, request: StatePoolRequest, /) -> StatePool:
@@ -46,9 +55,17 @@ class Core(Protocol):
         ...
 
     def allocator(
-        self, request: PlannedAllocator, kvcache: object, build_allocator: BuildAllocator, /
+        self,
+        request: PlannedAllocator,
+        kvcache: object,
+        request_pool: RequestPool,
+        build_allocator: BuildAllocator,
+        /,
     ) -> SlotAllocator | Declined:
-        """The allocator; each space of slots in it comes from `build_allocator`."""
+        """The allocator; each space of slots in it comes from `build_allocator`.
+
+        Slots of requests, rings, are those of the rows of `request_pool`.
+        """
         ...
 
     def request_pool(self, request: PlannedTable, state: StatePool | None, /) -> RequestPool:

@@ -8,9 +8,11 @@ from typing import Literal
 from kvproto.protocols import (
     HybridPoolRequest,
     LeafRequest,
+    NoOpLeafRequest,
     PoolRequest,
     StatePoolRequest,
     SWAPoolRequest,
+    SWARingPoolRequest,
     bytes_of_pool,
     bytes_of_state,
     bytes_per_state_slot,
@@ -32,7 +34,7 @@ class Share:
 
 
 def shares_of(
-    pool: PoolRequest | None,
+    pool: PoolRequest | SWARingPoolRequest | NoOpLeafRequest | None,
     state: StatePoolRequest | None,
     draft: LeafRequest | None,
     cache_bytes: int,
@@ -53,10 +55,12 @@ def shares_of(
     return (*used, Share(part="unused", bytes=left))
 
 
-def _rows(pool: PoolRequest | None) -> tuple[int, int]:
+def _rows(pool: PoolRequest | SWARingPoolRequest | NoOpLeafRequest | None) -> tuple[int, int]:
     match pool:
         case None:
             return 0, 0
+        case SWARingPoolRequest(pair=pair):
+            return _rows(pair)
         case SWAPoolRequest(full=full, window=window):
             return bytes_of_pool(full), bytes_of_pool(window)
         case HybridPoolRequest(full=full):

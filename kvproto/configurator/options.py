@@ -15,10 +15,12 @@ __all__ = [
     "HeadLayout",
     "IndexRows",
     "Role",
+    "Rows",
     "ServingOptions",
     "SpeculativeOptions",
     "StateOptions",
     "StateTracking",
+    "WindowStorage",
 ]
 
 HeadLayout = Literal["nhd", "hnd", "paged_nhd", "vectorized_5d", "page_envelope"]
@@ -29,6 +31,12 @@ Role = Literal["unified", "prefill", "decode"]
 
 StateTracking = Literal["none", "eager", "lazy"]
 """Spare state slots per request, in which a prefix's state is kept: none, all or one at first."""
+
+Rows = Literal["kept", "none"]
+"""Whether rows of tokens are kept, or attended to in the pass that makes them and then gone."""
+
+WindowStorage = Literal["paged", "ring"]
+"""Whether windows take pages beside those of the full context, or each request has a ring."""
 
 DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 """What predicts tokens ahead; `ngram` has no cache of its own."""
@@ -93,8 +101,8 @@ class ServingOptions:
 
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
     `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
-    every `window_eviction_interval` steps. `allocator_fallback` is `none` where slots must be the
-    platform's own allocator's.
+    every `window_eviction_interval` steps. `chunked_prefill_size` None has prompts whole.
+    `allocator_fallback` is `none` where slots must be the platform's own allocator's.
     """
 
     page_size: int = 1
@@ -108,6 +116,8 @@ class ServingOptions:
     prefix_cache: bool = True
     overlap_schedule: bool = True
     window_pools: bool = True
+    window_storage: WindowStorage = "paged"
+    rows: Rows = "kept"
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
     chunked_prefill_size: int | None = 8192
@@ -159,6 +169,8 @@ _DOMAINS: dict[str, Any] = {
     "dsa_rows": DSARows,
     "index_rows": IndexRows,
     "role": Role,
+    "rows": Rows,
+    "window_storage": WindowStorage,
     "allocator_fallback": Fallback,
 }
 

@@ -34,6 +34,7 @@ from .stage import Stage
 from .state_budget import StateSizes, check_state_fits, slots_per_request, state_sizes
 from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
 from .window_demand import window_demand
+from .window_ring import fit_beside_rings, window_rings
 
 __all__ = ["plan"]
 
@@ -65,7 +66,7 @@ def plan(
         [stage.tokens(budget.cache_bytes, state, shape, options, parallel) for stage in stages],
         shape,
         options,
-        1 if state is None else state.slots // slots_per_request(options),
+        _requests(state, options, parallel),
     )
     return _planned(stages[pp_rank], shape, options, parallel, budget, tokens, state)
 
@@ -120,6 +121,11 @@ class _Stage:
         """What fits beside the state; None for a stage whose tokens cost nothing."""
         asked = self.state(state)
         left = cache_bytes - (0 if asked is None else bytes_of_state(asked))
+        if options.rows == "none":
+            return None
+        rings = window_rings(shape, options, parallel)
+        if rings is not None:
+            return fit_beside_rings(left, self.costs, rings, options)
         demand = window_demand(options, parallel, shape.window) if shape.window else None
         if demand is not None and self.costs.full and self.costs.window:
             return fit_beside(left, self.costs, demand)
@@ -152,6 +158,13 @@ def _common_state(
     )
     check_state_fits(sizes.asked(dearest.leaves.state), cache_bytes, options)
     return sizes
+
+
+def _requests(state: StateSizes | None, options: ServingOptions, parallel: ParallelLayout) -> int:
+    """Requests whose contexts there must be tokens for, where tokens cost nothing."""
+    if state is not None:
+        return state.slots // slots_per_request(options)
+    return parallel.requests_of_group(options.max_running_requests) or 1
 
 
 def _fewest(
@@ -224,7 +237,14 @@ def _planned(
     if stage.draft is not None:
         scale = parallel.dcp_size
         draft = sized(stage.draft, tokens.capacity * scale, options.page_size * scale)
-    pool = pool_request(stage.stage, leaves, planned_state, tokens, options)
+    rings = window_rings(shape, options, parallel)
+    if rings is not None:
+        rings = rings.for_requests(running.max_running_requests, options)
+        tokens = replace(tokens, window=rings.lent)
+    table = request_pool_request(
+        running, options, _context(shape, options), planned_state, stage.stage.layers.start
+    )
+    pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
     return PoolPlan(
         model_type=shape.model_type,
         layers=(stage.stage.layers.start, stage.stage.layers.stop),
@@ -234,10 +254,8 @@ def _planned(
         pool=pool,
         state=planned_state,
         draft=draft,
-        allocator=allocator_request(tokens, options, parallel),
-        request_pool=request_pool_request(
-            running, options, _context(shape, options), planned_state, stage.stage.layers.start
-        ),
+        allocator=allocator_request(tokens, table, rings, options, parallel),
+        request_pool=table,
         concurrency=running,
         shares=shares_of(pool, planned_state, draft, budget.cache_bytes),
     )
@@ -258,7 +276,10 @@ def _context(shape: ModelShape, options: ServingOptions) -> int:
 
 def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:
     draft = costs.draft * costs.draft_scale
+    if options.rows == "none":
+        return 0
+    window = 0 if options.window_storage == "ring" else costs.window
     if not costs.full:
-        return costs.window + draft
+        return window + draft
     ratio = Fraction(str(options.swa_full_tokens_ratio))
-    return ceil(costs.full + draft + ratio * costs.window)
+    return ceil(costs.full + draft + ratio * window)

@@ -13,6 +13,7 @@ from kvproto.protocols import (
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
+    NoOpLeafRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     SparseIndexLeafRequest,
@@ -20,6 +21,8 @@ from kvproto.protocols import (
     StateRequestPoolRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .concurrency import Concurrency
@@ -42,11 +45,14 @@ _KINDS: dict[str, type] = {
         HybridPoolRequest,
         MHALeafRequest,
         MLALeafRequest,
+        NoOpLeafRequest,
         PoolPlan,
         PureSWAAllocatorRequest,
         RequestPoolRequest,
         SWAAllocatorRequest,
         SWAPoolRequest,
+        SWARingAllocatorRequest,
+        SWARingPoolRequest,
         Share,
         SparseIndexLeafRequest,
         StatePoolRequest,

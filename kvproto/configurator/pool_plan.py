@@ -8,22 +8,31 @@ from typing import TypeAlias
 from kvproto.protocols import (
     AllocatorRequest,
     LeafRequest,
+    NoOpLeafRequest,
     PoolRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     SWAAllocatorRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .concurrency import Concurrency
 from .ledger import Share
 from .token_budget import Tokens
 
-__all__ = ["PlannedAllocator", "PlannedTable", "PoolPlan"]
+__all__ = ["PlannedAllocator", "PlannedPool", "PlannedTable", "PoolPlan"]
 
-PlannedAllocator: TypeAlias = AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest
-"""One space of slots, a full space with a window space beside it, or a window space alone."""
+PlannedPool: TypeAlias = PoolRequest | SWARingPoolRequest | NoOpLeafRequest
+"""A leaf or a composite, a full leaf beside rings, or what stands for rows that nobody keeps."""
+
+PlannedAllocator: TypeAlias = (
+    AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest | SWARingAllocatorRequest
+)
+"""One space of slots, a full space with a window space beside it, a window space alone, or a full
+space whose requests have rings."""
 
 PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
 """Rows of token slots, with a slot of state to each where layers recur."""
@@ -47,7 +56,7 @@ class PoolPlan:
     cache_bytes: int
     bytes_per_token: int
     tokens: Tokens
-    pool: PoolRequest | None
+    pool: PlannedPool | None
     state: StatePoolRequest | None
     draft: LeafRequest | None
     allocator: PlannedAllocator

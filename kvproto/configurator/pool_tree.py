@@ -13,11 +13,14 @@ from kvproto.protocols import (
     LeafRequest,
     MHALeafRequest,
     MLALeafRequest,
+    NoOpLeafRequest,
     PureSWAAllocatorRequest,
     SparseIndexLeafRequest,
     StatePoolRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
     bytes_per_state_slot,
     bytes_per_token,
 )
@@ -39,10 +42,16 @@ def pool_tree(plan: PoolPlan) -> Tree:
             pair = tree.add("window pair")
             pair.add(f"full: {_leaf(full)}")
             pair.add(f"window: {_leaf(window)}")
+        case SWARingPoolRequest(pair=SWAPoolRequest(full=full, window=window)):
+            rings = tree.add("window rings")
+            rings.add(f"full: {_leaf(full)}")
+            rings.add(f"window: {_leaf(window)}")
         case HybridPoolRequest(full=full, state=state):
             hybrid = tree.add("hybrid")
             hybrid.add(f"full: {_leaf(full)}")
             hybrid.add(f"state: {_state(state)}")
+        case NoOpLeafRequest():
+            tree.add(f"{plan.pool.layer_num} layers that keep no rows, by the core")
         case leaf:
             tree.add(_leaf(leaf))
     if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
@@ -61,6 +70,9 @@ def _allocator(asked: PlannedAllocator) -> str:
             full = _pages(asked.size, asked.page_size)
             window = _pages(asked.size_swa, asked.page_size)
             return f"full {full}, window {window}" + _or_the_core(asked.fallback)
+        case SWARingAllocatorRequest(full=full):
+            rings = f"a ring of {asked.swa_req_ring_size:,} window slots for each request"
+            return f"{_pages(full.size, full.page_size)}, {rings}" + _or_the_core(full.fallback)
         case PureSWAAllocatorRequest():
             return f"window {_pages(asked.size, 1)}, by the core"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities
 
 from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
+from .no_rows import refuse_readers_of_rows
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
@@ -39,6 +40,7 @@ def refuse(
             "offers no qsa_pool",
             "use a platform that does",
         )
+    refuse_readers_of_rows(shape, options, parallel)
     for geometry in (shape.attention, shape.window_attention):
         if geometry is not None:
             _refuse_parts_of_blocks(geometry, options)

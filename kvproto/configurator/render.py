@@ -111,4 +111,6 @@ def _shares(plan: PoolPlan) -> Table:
 def _limit(plan: PoolPlan) -> Text:
     running = plan.concurrency
     line = f"{running.max_running_requests:,} requests at once, limited by "
-    return Text(line + f"{running.limit.replace('_', ' ')}: {_KNOBS[running.limit]}")
+    free = running.limit == "tokens" and not plan.bytes_per_token
+    knob = "raise --max-tokens" if free else _KNOBS[running.limit]
+    return Text(line + f"{running.limit.replace('_', ' ')}: {knob}")

@@ -6,9 +6,11 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, assert_never
 
+from .bare_requests import NoOpLeafRequest
 from .composite_requests import HybridPoolRequest, SWAPoolRequest
 from .head_requests import MHALeafRequest, SparseIndexLeafRequest
 from .latent_requests import DSALeafRequest, MLALeafRequest
+from .ring_requests import SWARingPoolRequest
 
 if TYPE_CHECKING:
     from .composite_requests import PoolRequest, StatePoolRequest
@@ -22,7 +24,7 @@ ENVELOPE_ALIGNMENT = 32
 """Bytes of which the entry of a token in an envelope is a multiple."""
 
 
-def bytes_per_token(request: LeafRequest) -> int:
+def bytes_per_token(request: LeafRequest | NoOpLeafRequest) -> int:
     """Bytes that one token slot takes in all layers of the leaf, scales and index keys included.
 
     A leaf allocates this many for each of its `size` slots and for each of the reserved page.
@@ -30,6 +32,8 @@ def bytes_per_token(request: LeafRequest) -> int:
     are not a token's.
     """
     match request:
+        case NoOpLeafRequest():
+            return 0
         case MHALeafRequest():
             elements = request.head_num * (request.head_dim + request.value_head_dim)
             # The workspace of 8-bit rows is one for all layers.
@@ -84,9 +88,14 @@ def bytes_of_state(request: StatePoolRequest) -> int:
     return (request.size + 1) * slot + scratch
 
 
-def bytes_of_pool(request: PoolRequest) -> int:
-    """Bytes of a leaf, or of both parts of a composite, reserved pages and slots included."""
+def bytes_of_pool(request: PoolRequest | SWARingPoolRequest | NoOpLeafRequest) -> int:
+    """Bytes of a leaf, or of both parts of a composite, reserved pages and slots included.
+
+    The page of zeros that stands for rows which nobody keeps is no row, and not counted.
+    """
     match request:
+        case SWARingPoolRequest():
+            return bytes_of_pool(request.pair)
         case SWAPoolRequest():
             return bytes_of_pool(request.full) + bytes_of_pool(request.window)
         case HybridPoolRequest():

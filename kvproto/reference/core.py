@@ -10,17 +10,23 @@ from kvproto.protocols import (
     KVLeaf,
     KVPool,
     LeafRequest,
+    NoOpLeafRequest,
     PoolRequest,
+    RequestPool,
     RequestPoolRequest,
     StatePool,
     StatePoolRequest,
     StateRequestPoolRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
 )
 
 from .build import build_reference_leaf
 from .build_allocator import BuildAllocator, build_reference_allocator
 from .build_composite import BuildLeaf, build_reference_pool
+from .build_ring import build_ring_allocator, build_ring_pool
 from .build_rows import rows_with_state
+from .noop import NoOpLeaf
 from .request_pool import ReqToToken
 from .state import RecurrentStatePool
 
@@ -33,9 +39,17 @@ __all__ = ["CORE", "ReferenceCore"]
 class ReferenceCore:
     """Composites, state, tables and pairs of allocators, over leaves and allocators of others."""
 
-    def pool(self, request: PoolRequest, build_leaf: BuildLeaf, /) -> KVPool | Declined:
-        """As `build_reference_pool`."""
+    def pool(
+        self, request: PoolRequest | SWARingPoolRequest, build_leaf: BuildLeaf, /
+    ) -> KVPool | Declined:
+        """As `build_reference_pool`, and as `build_ring_pool` where requests have rings."""
+        if isinstance(request, SWARingPoolRequest):
+            return build_ring_pool(request, build_leaf)
         return build_reference_pool(request, build_leaf)
+
+    def rowless(self, request: NoOpLeafRequest, /) -> NoOpLeaf:
+        """A page of zeros on the request's device."""
+        return NoOpLeaf(**request.keywords())
 
     def state(self, request: StatePoolRequest, /) -> RecurrentStatePool:
         """A state pool on the request's device."""
@@ -43,15 +57,23 @@ class ReferenceCore:
 
     def allocator(
         self,
-        request: AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest,
+        request: AllocatorRequest
+        | SWAAllocatorRequest
+        | PureSWAAllocatorRequest
+        | SWARingAllocatorRequest,
         kvcache: object,
+        request_pool: RequestPool,
         build_allocator: BuildAllocator,
         /,
     ) -> Any:
-        """The platform's allocator, or a pair over two of them."""
-        if isinstance(request, AllocatorRequest):
-            return build_allocator(request)
-        return build_reference_allocator(request, kvcache, build_allocator)
+        """The platform's allocator, a pair over two of them, or full slots beside rings."""
+        match request:
+            case AllocatorRequest():
+                return build_allocator(request)
+            case SWARingAllocatorRequest():
+                return build_ring_allocator(request, request_pool, kvcache, build_allocator)
+            case _:
+                return build_reference_allocator(request, kvcache, build_allocator)
 
     def request_pool(
         self, request: RequestPoolRequest | StateRequestPoolRequest, state: StatePool | None, /

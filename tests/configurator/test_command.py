@@ -48,6 +48,23 @@ def test_where_the_core_may_stand_in_is_shown(capsys: pytest.CaptureFixture[str]
     assert out.count("fallback") == 1
 
 
+def test_a_plan_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["qwen2", "--rows", "none", "--no-prefix-cache", "--chunked-prefill", "0"]
+    status, out, _ = run(capsys, *asked, "--max-running", "4", "--max-tokens", "6")
+    assert status == 0
+    assert "32 layers that keep no rows, by the core" in out
+    assert "3 requests at once, limited by tokens: raise --max-tokens" in out
+
+
+def test_a_plan_with_rings(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["gpt_oss", "--window-storage", "ring", "--max-running", "64", "--page-size", "16"]
+    status, out, _ = run(capsys, *asked)
+    assert status == 0
+    assert "window rings" in out
+    allocator = next(line for line in out.replace("\n ", " ").splitlines() if "allocator" in line)
+    assert "pages of 16, a ring of 128 window slots for each request" in allocator
+
+
 def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"
@@ -87,6 +104,12 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
         (["llama", "--window-ratio", "nan"], "--window-ratio=nan"),
         (["lfm2", "--kv-dtype", "mxfp8"], "--kv-dtype='mxfp8': 32 elements of a row share a scale"),
         (["llama", "--platform", "abacus"], "plans are made for cpu, cuda"),
+        (["llama", "--rows", "none"], "--rows='none': prefix_cache=True: it lends"),
+        (
+            ["llama", "--rows", "none", "--no-prefix-cache"],
+            "a chunk reads the rows of those before; give --chunked-prefill 0",
+        ),
+        (["gpt_oss", "--window-storage", "ring"], "--max-running=None: each request has a ring"),
         (["deepseek_v4"], "offers no compressed_pool"),
         (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),
     ],

@@ -322,8 +322,18 @@ def test_memory_that_is_spent_says_the_least_fraction() -> None:
 
 
 UNRELATED: dict[str, dict[str, Any]] = {
-    "llama": {"swa_full_tokens_ratio": 0.3, "dsa_rows": "raw", "state": StateOptions(slots=7)},
-    "deepseek_v3": {"swa_full_tokens_ratio": 0.3, "window_pools": False, "prefix_cache": False},
+    "llama": {
+        "swa_full_tokens_ratio": 0.3,
+        "window_storage": "ring",
+        "dsa_rows": "raw",
+        "state": StateOptions(slots=7),
+    },
+    "deepseek_v3": {
+        "swa_full_tokens_ratio": 0.3,
+        "window_pools": False,
+        "prefix_cache": False,
+        "chunked_prefill_size": None,
+    },
     "gpt_oss": {"dsa_rows": "raw", "state": StateOptions(full_memory_ratio=3.0)},
     "qwen3_next": {"swa_full_tokens_ratio": 0.3, "dsa_rows": "raw", "window_pools": False},
 }
@@ -356,6 +366,8 @@ servings = st.fixed_dictionaries(
         "max_running_requests": st.one_of(st.none(), st.integers(1, 5000)),
         "max_total_tokens": st.one_of(st.none(), st.integers(1, 1 << 22)),
         "pre_alloc_size": st.integers(0, 64),
+        "window_storage": st.sampled_from(["paged", "ring"]),
+        "chunked_prefill_size": st.one_of(st.none(), st.integers(1, 1 << 16)),
         "allocator_fallback": st.sampled_from(["core", "none"]),
         "speculative": speculations,
         "state": st.builds(StateOptions, slots=st.one_of(st.none(), st.integers(1, 5000))),
