@@ -24,8 +24,9 @@ from kvproto.protocols import (
 from .build_error import BuildError
 from .built import BuiltPools, RowlessPool, views_of
 from .core import Core
+from .draft_windows import bind_windows
 from .honours import differences
-from .pool_plan import PoolPlan
+from .pool_plan import PlannedPool, PoolPlan
 from .realise import realised
 
 __all__ = ["build"]
@@ -43,15 +44,15 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
         holds other than was asked, and for leaves that the core can build nothing over.
     """
     doors = _Doors(platform, core)
-    pool, rowless = _pool(plan, doors), _rowless(plan, doors)
+    pool, rowless = _pool(plan.pool, doors), _rowless(plan, doors)
     state = _state(plan, pool, core, platform)
-    draft = None
-    if plan.draft is not None:
-        draft = _built(doors.leaf(realised(plan.draft, doors.device)), platform)
+    draft = _pool(plan.draft, doors)
     doors.kvcache = rowless if pool is None else pool
     table = core.request_pool(realised(plan.request_pool, doors.device), state)
     asked = realised(plan.allocator, doors.device)
     allocator = core.allocator(asked, doors.kvcache, table, doors.allocator)
+    if draft is not None:
+        bind_windows(draft, pool, plan.draft_windows)
     return BuiltPools(
         plan=plan,
         pool=pool,
@@ -59,6 +60,7 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
         views=None if pool is None else views_of(pool),
         state=state,
         draft=draft,
+        draft_views=None if draft is None else views_of(draft),
         allocator=_built(allocator, platform),
         request_pool=table,
         notes=tuple(doors.notes),
@@ -111,10 +113,10 @@ class _Doors:
         )
 
 
-def _pool(plan: PoolPlan, doors: _Doors) -> KVPool | None:
-    if plan.pool is None or isinstance(plan.pool, NoOpLeafRequest):
+def _pool(request: PlannedPool | None, doors: _Doors) -> KVPool | None:
+    if request is None or isinstance(request, NoOpLeafRequest):
         return None
-    asked = realised(plan.pool, doors.device)
+    asked = realised(request, doors.device)
     try:
         return _built(doors.core.pool(asked, doors.leaf), doors.platform)
     except (ValueError, CapabilityError) as error:

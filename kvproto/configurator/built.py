@@ -12,7 +12,6 @@ from kvproto.protocols import (
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
-    KVLeaf,
     KVPool,
     MLALatent,
     Movable,
@@ -87,7 +86,8 @@ class RowlessPool(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPools:
     """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing; a
-    plan without rows has `rowless` in place of them.
+    plan without rows has `rowless` in place of them. `draft` and `draft_views` are None where
+    nothing is drafted.
 
     `notes` say what was built by another than the platform, a line each.
     """
@@ -97,7 +97,8 @@ class BuiltPools:
     rowless: RowlessPool | None
     views: Views | None
     state: StatePool | None
-    draft: KVLeaf | None
+    draft: KVPool | None
+    draft_views: Views | None
     allocator: SlotAllocator
     request_pool: RequestPool
     notes: tuple[str, ...]

@@ -31,7 +31,10 @@ _FLAGS = {
     "context_len": "--context-len",
     "dcp_size": "--dcp",
     "dp_attention_size": "--dp-attention",
+    "draft_attn_tp_size": "--draft-tp",
+    "draft_kv_cache_dtype": "--draft-dtype",
     "draft_layers": "--draft-layers",
+    "draft_shape": "--draft-config",
     "draft_tokens": "--draft-tokens",
     "full_memory_ratio": "--state-ratio",
     "kv_cache_dtype": "--kv-dtype",
@@ -142,16 +145,35 @@ def _plan(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
         dp_attention_size=arguments.dp_attention,
         dcp_size=arguments.dcp,
     )
-    facts = find_capabilities(arguments.platform)
-    options = _options(arguments)
-    return plan(shape, options, ranks, budget, platform=facts, pp_rank=arguments.pp_rank)
+    return plan(
+        shape,
+        _options(arguments),
+        ranks,
+        budget,
+        platform=find_capabilities(arguments.platform),
+        pp_rank=arguments.pp_rank,
+        draft_shape=_draft(arguments),
+    )
+
+
+def _draft(arguments: argparse.Namespace) -> ModelShape | None:
+    where: str | None = arguments.draft_config
+    if where is None:
+        return None
+    if arguments.draft_tokens is None:
+        raise BadInput(f"--draft-config {where} drafts nothing without --draft-tokens N")
+    return ModelShape.from_hf_config(_config(where))
 
 
 def _options(arguments: argparse.Namespace) -> ServingOptions:
     speculative = None
     if arguments.draft_tokens is not None:
         speculative = SpeculativeOptions(
-            kind="eagle", draft_tokens=arguments.draft_tokens, draft_layers=arguments.draft_layers
+            kind=arguments.draft_kind,
+            draft_tokens=arguments.draft_tokens,
+            draft_layers=arguments.draft_layers,
+            draft_kv_cache_dtype=arguments.draft_dtype,
+            draft_attn_tp_size=arguments.draft_tp,
         )
     return ServingOptions(
         page_size=arguments.page_size,

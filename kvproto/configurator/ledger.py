@@ -7,7 +7,6 @@ from typing import Literal
 
 from kvproto.protocols import (
     HybridPoolRequest,
-    LeafRequest,
     NoOpLeafRequest,
     PoolRequest,
     StatePoolRequest,
@@ -36,7 +35,7 @@ class Share:
 def shares_of(
     pool: PoolRequest | SWARingPoolRequest | NoOpLeafRequest | None,
     state: StatePoolRequest | None,
-    draft: LeafRequest | None,
+    draft: PoolRequest | None,
     cache_bytes: int,
 ) -> tuple[Share, ...]:
     """The parts that have bytes, as the requests ask for them, and what is left of the budget."""

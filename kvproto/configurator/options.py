@@ -12,6 +12,7 @@ from .plan_error import PlanError
 
 __all__ = [
     "DSARows",
+    "DraftKind",
     "HeadLayout",
     "IndexRows",
     "Role",
@@ -79,8 +80,10 @@ class StateOptions:
 class SpeculativeOptions:
     """Tokens predicted ahead: `draft_tokens` a step, in `steps` steps of `topk` branches.
 
-    `draft_layers` are the layers of the draft's own cache, which have the geometry of the
-    model's attending layers; None takes the count that the model's config states.
+    `draft_layers` are the layers of the draft's own cache; None takes the count that its config
+    states, or the model's where it has none of its own. `draft_kv_cache_dtype` is what its rows
+    are stored in, None for what the model's are. `draft_attn_tp_size` ranks split its heads, None
+    for as many as split a layer's attention.
     """
 
     kind: DraftKind
@@ -88,11 +91,15 @@ class SpeculativeOptions:
     steps: int = 1
     topk: int = 1
     draft_layers: int | None = None
+    draft_kv_cache_dtype: KVCacheDtype | None = None
+    draft_attn_tp_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("draft_tokens", "steps", "topk"):
+        for name in ("draft_tokens", "steps", "topk", "draft_layers", "draft_attn_tp_size"):
             _at_least_one(name, getattr(self, name))
         _one_of("kind", self.kind, DraftKind)
+        if self.draft_kv_cache_dtype is not None:
+            _one_of("draft_kv_cache_dtype", self.draft_kv_cache_dtype, KVCacheDtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

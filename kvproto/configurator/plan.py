@@ -17,10 +17,10 @@ from kvproto.protocols import (
     bytes_per_token,
 )
 
-from .assemble import allocator_request, pool_request, request_pool_request, sized
+from .assemble import allocator_request, pool_request, request_pool_request
 from .budget import MemoryBudget
 from .concurrency import concurrency
-from .drafts import draft_leaf
+from .drafts import DraftRequests, draft_requests
 from .in_tree import CPU
 from .leaves import LeafRequests, leaf_requests
 from .ledger import shares_of
@@ -47,8 +47,12 @@ def plan(
     *,
     platform: PlatformCapabilities = CPU,
     pp_rank: int = 0,
+    draft_shape: ModelShape | None = None,
 ) -> PoolPlan:
     """What one pipeline stage builds in its memory.
+
+    `draft_shape` is what predicts tokens ahead where that is a model of its own; the draft that
+    `options.speculative` asks for is one of the model's own layers without it.
 
     Every stage has the tokens of the one that fits the fewest, so the plans of all stages agree
     without asking each other; each has the same budget.
@@ -58,7 +62,7 @@ def plan(
     refuse(shape, options, parallel, platform)
     layer_num = len(shape.layers)
     stages = [
-        _Stage.of(shape, parallel.stage(rank, layer_num), options, parallel, platform)
+        _Stage.of(shape, draft_shape, parallel.stage(rank, layer_num), options, parallel, platform)
         for rank in range(parallel.pp_size)
     ]
     state = _common_state(stages, budget.cache_bytes, options, parallel)
@@ -77,7 +81,7 @@ class _Stage:
 
     stage: Stage
     leaves: LeafRequests
-    draft: LeafRequest | None
+    draft: DraftRequests | None
     costs: TokenCosts
     slot_bytes: int
 
@@ -85,6 +89,7 @@ class _Stage:
     def of(
         cls,
         shape: ModelShape,
+        draft_shape: ModelShape | None,
         layers: range,
         options: ServingOptions,
         parallel: ParallelLayout,
@@ -92,15 +97,9 @@ class _Stage:
     ) -> _Stage:
         stage = Stage.of(shape, layers, options)
         leaves = leaf_requests(shape, stage, options, parallel, platform)
-        draft = draft_leaf(shape, options, leaves, last=layers.stop == len(shape.layers))
-        costs = TokenCosts(
-            full=_cost(leaves.full),
-            window=_cost(leaves.window),
-            draft=_cost(draft),
-            page_size=options.page_size,
-            draft_scale=parallel.dcp_size,
-            fixed=_rings(leaves.full) + _rings(draft),
-        )
+        last = layers.stop == len(shape.layers)
+        draft = draft_requests(shape, draft_shape, options, parallel, platform, last=last)
+        costs = _costs(leaves, draft, options, parallel)
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
 
@@ -130,6 +129,25 @@ class _Stage:
         if demand is not None and self.costs.full and self.costs.window:
             return fit_beside(left, self.costs, demand)
         return fit_tokens(left, self.costs, options.swa_full_tokens_ratio)
+
+
+def _costs(
+    leaves: LeafRequests,
+    draft: DraftRequests | None,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+) -> TokenCosts:
+    full = None if draft is None else draft.full
+    window = None if draft is None else draft.window
+    shared = draft is not None and draft.windows == "shared"
+    return TokenCosts(
+        full=_cost(leaves.full),
+        window=_cost(leaves.window) + (_cost(window) if shared else 0),
+        draft=_cost(full) + (0 if shared else _cost(window)),
+        page_size=options.page_size,
+        draft_scale=parallel.dcp_size,
+        fixed=_rings(leaves.full) + _rings(full),
+    )
 
 
 def _cost(request: LeafRequest | None) -> int:
@@ -233,10 +251,7 @@ def _planned(
         _context(shape, options),
         None if state is None else state.slots,
     )
-    draft = None
-    if stage.draft is not None:
-        scale = parallel.dcp_size
-        draft = sized(stage.draft, tokens.capacity * scale, options.page_size * scale)
+    drafts = stage.draft
     rings = window_rings(shape, options, parallel)
     if rings is not None:
         rings = rings.for_requests(running.max_running_requests, options)
@@ -244,6 +259,7 @@ def _planned(
     table = request_pool_request(
         running, options, _context(shape, options), planned_state, stage.stage.layers.start
     )
+    draft = None if drafts is None else drafts.sized(tokens, parallel.dcp_size)
     pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
     return PoolPlan(
         model_type=shape.model_type,
@@ -254,6 +270,7 @@ def _planned(
         pool=pool,
         state=planned_state,
         draft=draft,
+        draft_windows="none" if drafts is None else drafts.windows,
         allocator=allocator_request(tokens, table, rings, options, parallel),
         request_pool=table,
         concurrency=running,

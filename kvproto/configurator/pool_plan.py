@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from kvproto.protocols import (
     AllocatorRequest,
-    LeafRequest,
     NoOpLeafRequest,
     PoolRequest,
     PureSWAAllocatorRequest,
@@ -23,7 +22,7 @@ from .concurrency import Concurrency
 from .ledger import Share
 from .token_budget import Tokens
 
-__all__ = ["PlannedAllocator", "PlannedPool", "PlannedTable", "PoolPlan"]
+__all__ = ["DraftWindows", "PlannedAllocator", "PlannedPool", "PlannedTable", "PoolPlan"]
 
 PlannedPool: TypeAlias = PoolRequest | SWARingPoolRequest | NoOpLeafRequest
 """A leaf or a composite, a full leaf beside rings, or what stands for rows that nobody keeps."""
@@ -38,6 +37,11 @@ PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
 """Rows of token slots, with a slot of state to each where layers recur."""
 
 
+DraftWindows = Literal["none", "shared", "own"]
+"""Where rows of a draft's windowed layers are: in no slots, in those that the allocator gives the
+model's windows, or each at the number of its location (`own`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlan:
     """What one pipeline stage of a model builds on one device; pure data.
@@ -45,8 +49,9 @@ class PoolPlan:
     `layers` are the stage's global ids, from the first to one past the last. `pool` is None for
     a stage whose layers keep nothing. `state` is the recurrent state, which the rows of
     `request_pool` have slots of, and which is a part of `pool` unless that is a window pair.
-    `draft` is the leaf of the layers that predict ahead: it spans every location, as the
-    allocator numbers them, and needs no allocator of its own. `shares` add up to
+    `draft` is the pool of the layers that predict ahead, a leaf or a window pair: it spans every
+    location, as the allocator numbers them, and needs no allocator of its own. `draft_windows`
+    says which window slot goes with a location. `shares` add up to
     `cache_bytes`. `bytes_per_token` counts a full token with the window and draft tokens
     that go with it, rounded up.
     """
@@ -58,7 +63,8 @@ class PoolPlan:
     tokens: Tokens
     pool: PlannedPool | None
     state: StatePoolRequest | None
-    draft: LeafRequest | None
+    draft: PoolRequest | None
+    draft_windows: DraftWindows
     allocator: PlannedAllocator
     request_pool: PlannedTable
     concurrency: Concurrency

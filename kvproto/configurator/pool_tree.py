@@ -56,10 +56,23 @@ def pool_tree(plan: PoolPlan) -> Tree:
             tree.add(_leaf(leaf))
     if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
         tree.add(f"state: {_state(plan.state)}")
-    if plan.draft is not None:
-        tree.add(f"draft: {_leaf(plan.draft)}")
+    _draft(plan, tree)
     tree.add(f"allocator: {_allocator(plan.allocator)}")
     return tree
+
+
+def _draft(plan: PoolPlan, tree: Tree) -> None:
+    match plan.draft:
+        case None:
+            pass
+        case SWAPoolRequest(full=full, window=window):
+            pair = tree.add("draft: window pair")
+            if full.layer_num:
+                pair.add(f"full: {_leaf(full)}")
+            slots = "the model's slots" if plan.draft_windows == "shared" else "slots of its own"
+            pair.add(f"window, in {slots}: {_leaf(window)}")
+        case HybridPoolRequest(full=leaf) | leaf:
+            tree.add(f"draft: {_leaf(leaf)}")
 
 
 def _allocator(asked: PlannedAllocator) -> str:

@@ -86,6 +86,29 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
     assert "48.00 GiB for caches" in out
 
 
+def _plain(out: str) -> str:
+    """Without the lines that draw a tree, which is wrapped to the terminal's width."""
+    return " ".join(out.replace("│", " ").split())
+
+
+def test_a_draft_has_a_config_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "draft.json"
+    config.write_text(json.dumps(example_config("llama") | {"num_hidden_layers": 1}))
+    options = ["--page-size", "64", "--draft-tokens", "4", "--draft-dtype", "fp8_e4m3"]
+    status, out, _ = run(capsys, "deepseek_v3", *options, "--draft-config", str(config))
+    assert status == 0
+    # One layer of 32 heads, 128 + 128 bytes.
+    assert "draft: 1 layers, 32 heads of 128, float8_e4m3fn (fp8_scaled): 8.00 KiB" in _plain(out)
+    status, out, _ = run(
+        capsys, "gemma2", *options, "--draft-config", "gpt_oss", "--draft-layers", "2"
+    )
+    assert status == 0
+    assert "draft: window pair" in out
+    assert "window, in the model's slots: 1 layers, 8 heads of 64" in _plain(out)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -110,6 +133,8 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
             "a chunk reads the rows of those before; give --chunked-prefill 0",
         ),
         (["gpt_oss", "--window-storage", "ring"], "--max-running=None: each request has a ring"),
+        (["llama", "--draft-config", "qwen3"], "drafts nothing without --draft-tokens N"),
+        (["llama", "--draft-config", "qwen3", "--draft-tokens", "0"], "--draft-tokens=0: it is a"),
         (["deepseek_v4"], "offers no compressed_pool"),
         (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),
     ],
