@@ -18,11 +18,13 @@ from kvproto.configurator import (
     example_config,
     plan,
 )
+from kvproto.configurator.pool_plan import PlannedPool
 from kvproto.protocols import (
     HybridPoolRequest,
     LeafRequest,
-    PoolRequest,
+    NoOpLeafRequest,
     SWAPoolRequest,
+    SWARingPoolRequest,
     bytes_per_token,
 )
 from tests.interop import report
@@ -81,7 +83,7 @@ def reserved(made: PoolPlan) -> int:
     )
 
 
-def _leaves(pool: PoolRequest | None) -> tuple[LeafRequest, ...]:
+def _leaves(pool: PlannedPool | None) -> tuple[LeafRequest, ...]:
     match pool:
         case None:
             return ()
@@ -89,6 +91,8 @@ def _leaves(pool: PoolRequest | None) -> tuple[LeafRequest, ...]:
             return full, window
         case HybridPoolRequest(full=full):
             return (full,)
+        case SWARingPoolRequest() | NoOpLeafRequest():
+            raise AssertionError(f"no case asks for {pool}")
         case leaf:
             return (leaf,)
 
