@@ -67,7 +67,8 @@ def _matrix() -> Iterator[str]:
 
 
 def _cell(laws: Mapping[str, Mapping[str, str]], family: str) -> str:
-    outcomes = [_outcome(specs) for law, specs in laws.items() if _family(law) == family]
+    told = [_outcome(specs) for law, specs in laws.items() if _family(law) == family]
+    outcomes = [outcome for outcome in told if outcome != "not asked"]
     if not outcomes:
         return ""
     blocked = f", {outcomes.count('blocked')} b" if "blocked" in outcomes else ""
@@ -79,7 +80,8 @@ def _outcome(specs: Mapping[str, str]) -> str:
     for status, outcome in (("failed", "broken"), ("blocked", "blocked")):
         if any(verdict.startswith(status) for verdict in specs.values()):
             return outcome
-    return "kept"
+    unasked = all(verdict.startswith("not asked") for verdict in specs.values())
+    return "not asked" if unasked else "kept"
 
 
 def _broken() -> Iterator[str]:
