@@ -9,7 +9,17 @@ from typing import Any, get_args
 from kvproto.protocols import Fallback
 
 from .elements import KVCacheDtype
-from .options import DraftKind, DSARows, HeadLayout, IndexRows, Role, Rows, WindowStorage
+from .options import (
+    DraftKind,
+    DraftRows,
+    DSARows,
+    HeadLayout,
+    IndexRows,
+    PoolMemory,
+    Role,
+    Rows,
+    WindowStorage,
+)
 
 __all__ = ["add_plan_arguments"]
 
@@ -54,6 +64,8 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
     ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),
     ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),
+    ("--pool-memory", "split", get_args(PoolMemory), "whether pools share one byte buffer"),
+    ("--draft-rows", "own", get_args(DraftRows), "where a draft's rows lie"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (
         "--allocator-fallback",

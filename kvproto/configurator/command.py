@@ -34,6 +34,7 @@ _FLAGS = {
     "draft_attn_tp_size": "--draft-tp",
     "draft_kv_cache_dtype": "--draft-dtype",
     "draft_layers": "--draft-layers",
+    "draft_rows": "--draft-rows",
     "draft_shape": "--draft-config",
     "draft_tokens": "--draft-tokens",
     "full_memory_ratio": "--state-ratio",
@@ -42,6 +43,7 @@ _FLAGS = {
     "max_total_tokens": "--max-tokens",
     "page_size": "--page-size",
     "prefix_cache=False": "--no-prefix-cache",
+    "pool_memory": "--pool-memory",
     "pp_rank": "--pp-rank",
     "pp_size": "--pp",
     "rows": "--rows",
@@ -174,9 +176,11 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
             draft_layers=arguments.draft_layers,
             draft_kv_cache_dtype=arguments.draft_dtype,
             draft_attn_tp_size=arguments.draft_tp,
+            draft_rows=arguments.draft_rows,
         )
     return ServingOptions(
         page_size=arguments.page_size,
+        pool_memory=arguments.pool_memory,
         kv_cache_dtype=arguments.kv_dtype,
         model_dtype=arguments.model_dtype,
         layout=arguments.layout,

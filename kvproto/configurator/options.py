@@ -13,8 +13,10 @@ from .plan_error import PlanError
 __all__ = [
     "DSARows",
     "DraftKind",
+    "DraftRows",
     "HeadLayout",
     "IndexRows",
+    "PoolMemory",
     "Role",
     "Rows",
     "ServingOptions",
@@ -38,6 +40,12 @@ Rows = Literal["kept", "none"]
 
 WindowStorage = Literal["paged", "ring"]
 """Whether windows take pages beside those of the full context, or each request has a ring."""
+
+PoolMemory = Literal["split", "unified"]
+"""Whether each pool has memory of its own, or slots of all are lent from one byte buffer."""
+
+DraftRows = Literal["own", "fused"]
+"""Whether a draft has a pool of its own, or its rows lie in the model's pages."""
 
 DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 """What predicts tokens ahead; `ngram` has no cache of its own."""
@@ -83,7 +91,8 @@ class SpeculativeOptions:
     `draft_layers` are the layers of the draft's own cache; None takes the count that its config
     states, or the model's where it has none of its own. `draft_kv_cache_dtype` is what its rows
     are stored in, None for what the model's are. `draft_attn_tp_size` ranks split its heads, None
-    for as many as split a layer's attention.
+    for as many as split a layer's attention. `draft_rows` fused lie in the pages of a unified
+    buffer.
     """
 
     kind: DraftKind
@@ -93,11 +102,13 @@ class SpeculativeOptions:
     draft_layers: int | None = None
     draft_kv_cache_dtype: KVCacheDtype | None = None
     draft_attn_tp_size: int | None = None
+    draft_rows: DraftRows = "own"
 
     def __post_init__(self) -> None:
         for name in ("draft_tokens", "steps", "topk", "draft_layers", "draft_attn_tp_size"):
             _at_least_one(name, getattr(self, name))
         _one_of("kind", self.kind, DraftKind)
+        _one_of("draft_rows", self.draft_rows, DraftRows)
         if self.draft_kv_cache_dtype is not None:
             _one_of("draft_kv_cache_dtype", self.draft_kv_cache_dtype, KVCacheDtype)
 
@@ -124,6 +135,7 @@ class ServingOptions:
     overlap_schedule: bool = True
     window_pools: bool = True
     window_storage: WindowStorage = "paged"
+    pool_memory: PoolMemory = "split"
     rows: Rows = "kept"
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
@@ -178,6 +190,7 @@ _DOMAINS: dict[str, Any] = {
     "role": Role,
     "rows": Rows,
     "window_storage": WindowStorage,
+    "pool_memory": PoolMemory,
     "allocator_fallback": Fallback,
 }
 

@@ -27,12 +27,13 @@ from .ledger import shares_of
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
-from .pool_plan import PoolPlan
+from .pool_plan import DraftWindows, PoolPlan
 from .refusals import refuse
 from .shape import ModelShape
 from .stage import Stage
 from .state_budget import StateSizes, check_state_fits, slots_per_request, state_sizes
 from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
+from .unified import UnifiedParts, unified_costs, unified_request
 from .window_demand import window_demand
 from .window_ring import fit_beside_rings, window_rings
 
@@ -137,6 +138,8 @@ def _costs(
     options: ServingOptions,
     parallel: ParallelLayout,
 ) -> TokenCosts:
+    if options.pool_memory == "unified":
+        return unified_costs(leaves, draft, options)
     full = None if draft is None else draft.full
     window = None if draft is None else draft.window
     shared = draft is not None and draft.windows == "shared"
@@ -261,6 +264,13 @@ def _planned(
     )
     draft = None if drafts is None else drafts.sized(tokens, parallel.dcp_size)
     pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
+    allocator = allocator_request(tokens, table, rings, options, parallel)
+    windows: DraftWindows = "none" if drafts is None else drafts.windows
+    unified = None
+    if options.pool_memory == "unified":
+        whole = options.max_total_tokens is None and parallel.pp_size == 1
+        parts = UnifiedParts(pool, planned_state, allocator, table, draft, windows)
+        unified = unified_request(parts, budget.cache_bytes if whole else None)
     return PoolPlan(
         model_type=shape.model_type,
         layers=(stage.stage.layers.start, stage.stage.layers.stop),
@@ -270,11 +280,12 @@ def _planned(
         pool=pool,
         state=planned_state,
         draft=draft,
-        draft_windows="none" if drafts is None else drafts.windows,
-        allocator=allocator_request(tokens, table, rings, options, parallel),
+        draft_windows=windows,
+        allocator=allocator,
         request_pool=table,
+        unified=unified,
         concurrency=running,
-        shares=shares_of(pool, planned_state, draft, budget.cache_bytes),
+        shares=shares_of(pool, planned_state, draft, budget.cache_bytes, unified),
     )
 
 

@@ -23,6 +23,7 @@ from kvproto.protocols import (
     SWAPoolRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
+    UnifiedBufferRequest,
 )
 
 from .concurrency import Concurrency
@@ -58,6 +59,7 @@ _KINDS: dict[str, type] = {
         StatePoolRequest,
         StateRequestPoolRequest,
         Tokens,
+        UnifiedBufferRequest,
     )
 }
 _DTYPE = "dtype"

@@ -10,6 +10,7 @@ from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .shape import ModelShape
+from .unified_refusals import refuse_unified
 
 __all__ = ["refuse", "refuse_parts_of_blocks"]
 
@@ -41,6 +42,7 @@ def refuse(
             "use a platform that does",
         )
     refuse_readers_of_rows(shape, options, parallel)
+    refuse_unified(shape, options, parallel, platform)
     refuse_parts_of_blocks(shape, options)
     if parallel.dcp_size > 1 and shape.index is not None:
         raise PlanError(

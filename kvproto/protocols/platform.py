@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Platform", "PlatformCapabilities", "Subsystem"]
 
-Subsystem = Literal["unified_buffer", "compressed_pool", "qsa_pool"]
-"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of
-several tokens each, index keys of several tokens each. A platform that builds one says so."""
+Subsystem = Literal["unified_buffer", "fused_draft", "compressed_pool", "qsa_pool"]
+"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of a
+draft in the pages of its model, rows of several tokens each, index keys of several tokens each. A
+platform that builds one says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
