@@ -6,13 +6,12 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
-from kvproto.protocols import Fallback
+from kvproto.protocols import DSARows, Fallback
 
 from .elements import KVCacheDtype
 from .options import (
     DraftKind,
     DraftRows,
-    DSARows,
     HeadLayout,
     IndexRows,
     PoolMemory,
@@ -60,7 +59,7 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--model-dtype", "bfloat16", _FLOATS, "the model's own type"),
     ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
-    ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
+    ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
     ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),
     ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),

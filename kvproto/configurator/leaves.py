@@ -16,6 +16,7 @@ from kvproto.protocols import (
     StatePoolRequest,
 )
 
+from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
 from .options import ServingOptions
@@ -133,7 +134,7 @@ class _Maker:
     ) -> DSALeafRequest:
         shared = tuple(i not in self.stage.keyed for i in layer_ids)
         common = self._common(layer_ids)
-        if self._packs(geometry):
+        if fp8_rows(geometry, self.options, self.platform) == "packed":
             common["quant_scheme"] = "dsa_fp8_packed"
         return DSALeafRequest(
             **common,
@@ -171,11 +172,6 @@ class _Maker:
             "tail_extra_slots": 0 if speculative is None else speculative.draft_tokens,
             "max_running_requests": running + self.options.rows_to_come,
         }
-
-    def _packs(self, geometry: LatentGeometry) -> bool:
-        """Whether rows carry their own scales: e4m3fn, for kernels that do not read raw rows."""
-        packed = self.options.kv_cache_dtype == "fp8_e4m3" and self.options.dsa_rows == "packed"
-        return packed and self.platform.fp8_variant == "e4m3fn"
 
     def _common(self, layer_ids: tuple[int, ...]) -> dict[str, Any]:
         dtype, scheme = self._stored()

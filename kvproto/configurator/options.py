@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from kvproto.protocols import ElementType, Fallback
+from kvproto.protocols import DSARows, ElementType, Fallback
 
 from .elements import KVCacheDtype
 from .plan_error import PlanError
 
 __all__ = [
-    "DSARows",
     "DraftKind",
     "DraftRows",
     "HeadLayout",
@@ -49,9 +48,6 @@ DraftRows = Literal["own", "fused"]
 
 DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 """What predicts tokens ahead; `ngram` has no cache of its own."""
-
-DSARows = Literal["packed", "raw"]
-"""How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
 
 IndexRows = Literal["model", "cache"]
 """What index rows beside rows of heads are stored in: the model's own type, or that of the rows."""
@@ -127,7 +123,7 @@ class ServingOptions:
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
     layout: HeadLayout = "nhd"
-    dsa_rows: DSARows = "packed"
+    dsa_rows: DSARows | None = None
     index_rows: IndexRows = "model"
     device: str = "cpu"
     role: Role = "unified"
@@ -159,6 +155,8 @@ class ServingOptions:
             _at_least_one(name, getattr(self, name))
         for name, domain in _DOMAINS.items():
             _one_of(name, getattr(self, name), domain)
+        if self.dsa_rows is not None:
+            _one_of("dsa_rows", self.dsa_rows, DSARows)
         if not 0 < self.swa_full_tokens_ratio <= 1:
             raise PlanError(
                 "swa_full_tokens_ratio",
@@ -185,7 +183,6 @@ _DOMAINS: dict[str, Any] = {
     "kv_cache_dtype": KVCacheDtype,
     "model_dtype": ElementType,
     "layout": HeadLayout,
-    "dsa_rows": DSARows,
     "index_rows": IndexRows,
     "role": Role,
     "rows": Rows,

@@ -45,7 +45,7 @@ from .movable import Movable
 from .page_envelope import PageEnvelope, PageEnvelopeView
 from .page_sharded import PagePlacement, PageShard, PageSharded
 from .paged_allocator import PagedAllocator
-from .platform import Platform, PlatformCapabilities, Subsystem
+from .platform import DSARows, Platform, PlatformCapabilities, Subsystem
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
 from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
@@ -111,6 +111,7 @@ __all__ = [
     "CompressStates",
     "DCPMaskedWrite",
     "DSALeafRequest",
+    "DSARows",
     "DSV4Compressed",
     "DeclaresRegions",
     "DeclaresTraits",

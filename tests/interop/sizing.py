@@ -100,8 +100,9 @@ def _server(case: SizingCase) -> dict[str, Any]:
         enable_hierarchical_cache=False,
         enable_unified_cache_external_linker=False,
     )
+    backend = "trtllm" if case.dsa_rows == "raw" else "flashmla"
     execution = SimpleNamespace(
-        kernel=SimpleNamespace(dsa_decode_backend="flashmla", dsa_prefill_backend="flashmla"),
+        kernel=SimpleNamespace(dsa_decode_backend=backend, dsa_prefill_backend=backend),
         mamba=SimpleNamespace(enable_linear_replayssm_spec=False, enable_mamba_extra_buffer=False),
     )
     drafted = None if case.draft_kind is None else case.draft_tokens

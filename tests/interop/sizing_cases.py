@@ -141,6 +141,7 @@ class SizingCase:
     prefix_cache: bool = True
     window_pools: bool = True
     max_running_requests: int | None = None
+    dsa_rows: str = "packed"
     dcp: int = 1
     draft_kind: str | None = None
     draft: str | None = None
@@ -190,6 +191,8 @@ CASES: tuple[SizingCase, ...] = (
     SizingCase(model="llama", draft_kind="dflash", draft="qwen3", draft_kv_dtype="fp8_e4m3"),
     *(SizingCase(model=name, tp=8, dcp=4) for name in ("llama", "qwen3", "deepseek_v3")),
     SizingCase(model="llama", tp=8, dcp=2, draft_kind="eagle", page_size=16),
+    SizingCase(model="deepseek_v32", tp=8, kv_dtype="fp8_e4m3", dsa_rows="raw"),
+    SizingCase(model="deepseek_v32", kv_dtype="fp8_e4m3", draft_kind="eagle"),
     # A latent draft is whole on each of the four ranks; the count has one rank's share of its row.
     SizingCase(model="deepseek_v3", tp=8, dcp=4, draft_kind="eagle", uncounted=3 * (512 + 64) * 2),
     SizingCase(model="llama", tp=8, dcp=2, draft_kind="dflash", draft="qwen3", draft_layers=5),

@@ -42,6 +42,7 @@ def ours(case: SizingCase, more: int = 0) -> PoolPlan:
     options = ServingOptions(
         page_size=case.page_size,
         kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        dsa_rows=case.dsa_rows,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         prefix_cache=case.prefix_cache,
         context_len=CONTEXT_LEN,
         window_pools=case.window_pools,
