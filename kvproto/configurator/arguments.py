@@ -35,6 +35,7 @@ _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--max-running", None, "requests at once"),
     ("--max-tokens", None, "an upper bound of tokens"),
     ("--chunked-prefill", 8192, "tokens of a prompt at a time, 0 for whole prompts"),
+    ("--host-ratio", None, "tokens to a row of the device, most of them on the host"),
     ("--state-slots", None, "recurrent states kept"),
     ("--draft-tokens", None, "tokens predicted ahead in a step"),
     ("--draft-layers", None, "layers of the draft, where no config states them"),

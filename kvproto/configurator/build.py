@@ -9,6 +9,8 @@ from kvproto.protocols import (
     AllocatorRequest,
     CapabilityError,
     Declined,
+    DSALeafRequest,
+    HiSparse,
     HybridComposite,
     KVLeaf,
     KVPool,
@@ -16,6 +18,7 @@ from kvproto.protocols import (
     NoOpLeafRequest,
     Platform,
     SlotAllocator,
+    SparseIndexLeafRequest,
     StatePool,
     require,
     supports,
@@ -90,6 +93,8 @@ class _Doors:
         name = f"{type(request).__name__} on platform '{self.platform.name}'"
         try:
             require(leaf, KVLeaf, for_=name)
+            if _rows_of_some(request):
+                require(leaf, HiSparse, for_=name)
         except CapabilityError as error:
             raise BuildError(str(error)) from error
         other = differences(request, leaf)
@@ -114,6 +119,15 @@ class _Doors:
         self.notes.append(
             f"{what} by the core: platform '{self.platform.name}' declined it ({declined.reason})"
         )
+
+
+def _rows_of_some(request: LeafRequest) -> bool:
+    """Whether the leaf has to find the device slots of ids."""
+    match request:
+        case DSALeafRequest() | SparseIndexLeafRequest():
+            return request.host_to_device_ratio > 1
+        case _:
+            return False
 
 
 def _pool(request: PlannedPool | None, doors: _Doors) -> KVPool | None:

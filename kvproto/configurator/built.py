@@ -9,6 +9,7 @@ from typing_extensions import TypeForm
 
 from kvproto.protocols import (
     DeclaresRegions,
+    HiSparse,
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
@@ -42,6 +43,7 @@ class Views:
 
     swa: SWAComposite | None
     ring: RequestRingSWA | None
+    hisparse: HiSparse | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
     movable: Movable | None
@@ -109,6 +111,7 @@ def views_of(pool: KVPool) -> Views:
     return Views(
         swa=_bound(pool, SWAComposite),
         ring=_bound(pool, RequestRingSWA),
+        hisparse=_bound(pool, HiSparse),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
         movable=_bound(pool, Movable),

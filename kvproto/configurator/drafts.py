@@ -35,7 +35,7 @@ class DraftRequests:
     windows: DraftWindows
 
     def sized(self, tokens: Tokens, scale: int) -> PoolRequest:
-        """With room for every location that `scale` ranks number together."""
+        """With room for every location, of which there are `scale` to a token of a rank."""
         capacity = tokens.capacity * scale
         if self.window is None:
             assert self.full is not None, "draft_requests gives no draft without layers"
@@ -76,6 +76,7 @@ def draft_requests(
     own = replace(
         options,
         page_size=options.page_size * scale,
+        host_to_device_ratio=None,  # a draft has rows for every id
         kv_cache_dtype=speculative.draft_kv_cache_dtype or options.kv_cache_dtype,
     )
     stage = Stage.of(layers, range(len(layers.layers)), own)

@@ -16,6 +16,7 @@ from kvproto.protocols import (
     StatePoolRequest,
 )
 
+from .device_subset import ids_per_row
 from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
@@ -109,6 +110,7 @@ class _Maker:
             head_num=geometry.heads_of_rank(self.parallel.head_ranks),
             head_dim=geometry.head_dim,
             idx_head_dim=index.head_dim,
+            host_to_device_ratio=ids_per_row(self.options),
             index_dtype=self._index_dtype(),
             dense_layer_ids=tuple(i for i in layer_ids if i not in keyed),
             sparse_layer_ids=keyed,
@@ -142,6 +144,7 @@ class _Maker:
             qk_rope_head_dim=geometry.qk_rope_head_dim,
             index_head_dim=index.head_dim,
             skip_topk_layers=shared if any(shared) else (),
+            host_to_device_ratio=ids_per_row(self.options),
             **self._pooling(index),
         )
 

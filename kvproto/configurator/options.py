@@ -116,7 +116,9 @@ class ServingOptions:
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
     `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
     every `window_eviction_interval` steps. `chunked_prefill_size` None has prompts whole.
-    `allocator_fallback` is `none` where slots must be the platform's own allocator's.
+    `host_to_device_ratio` is how many ids are lent to a row of the device, most of whose tokens are
+    on the host; None keeps all of them on the device. `allocator_fallback` is `none` where slots
+    must be the platform's own allocator's.
     """
 
     page_size: int = 1
@@ -133,6 +135,7 @@ class ServingOptions:
     window_storage: WindowStorage = "paged"
     pool_memory: PoolMemory = "split"
     rows: Rows = "kept"
+    host_to_device_ratio: int | None = None
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
     chunked_prefill_size: int | None = 8192
@@ -163,6 +166,13 @@ class ServingOptions:
                 self.swa_full_tokens_ratio,
                 "it is the window pool's tokens to one of the full pool",
                 "give more than 0 and at most 1",
+            )
+        if self.host_to_device_ratio is not None and self.host_to_device_ratio < 2:
+            raise PlanError(
+                "host_to_device_ratio",
+                self.host_to_device_ratio,
+                "it is the tokens that a row of the device stands for",
+                "give at least 2, or leave it out to keep every token on the device",
             )
         if self.pre_alloc_size < 0:
             raise PlanError(

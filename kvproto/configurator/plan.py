@@ -20,6 +20,7 @@ from kvproto.protocols import (
 from .assemble import allocator_request, pool_request, request_pool_request
 from .budget import MemoryBudget
 from .concurrency import concurrency
+from .device_subset import ids_per_row
 from .drafts import DraftRequests, draft_requests
 from .in_tree import CPU
 from .leaves import LeafRequests, leaf_requests
@@ -148,7 +149,7 @@ def _costs(
         window=_cost(leaves.window) + (_cost(window) if shared else 0),
         draft=_cost(full) + (0 if shared else _cost(window)),
         page_size=options.page_size,
-        draft_scale=parallel.dcp_size,
+        draft_scale=parallel.dcp_size * ids_per_row(options),
         fixed=_rings(leaves.full) + _rings(full),
     )
 
@@ -262,7 +263,9 @@ def _planned(
     table = request_pool_request(
         running, options, _context(shape, options), planned_state, stage.stage.layers.start
     )
-    draft = None if drafts is None else drafts.sized(tokens, parallel.dcp_size)
+    draft = (
+        None if drafts is None else drafts.sized(tokens, parallel.dcp_size * ids_per_row(options))
+    )
     pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
     allocator = allocator_request(tokens, table, rings, options, parallel)
     windows: DraftWindows = "none" if drafts is None else drafts.windows

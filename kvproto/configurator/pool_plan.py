@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from kvproto.protocols import (
     AllocatorRequest,
+    HiSparseAllocatorRequest,
     NoOpLeafRequest,
     PoolRequest,
     PureSWAAllocatorRequest,
@@ -29,10 +30,14 @@ PlannedPool: TypeAlias = PoolRequest | SWARingPoolRequest | NoOpLeafRequest
 """A leaf or a composite, a full leaf beside rings, or what stands for rows that nobody keeps."""
 
 PlannedAllocator: TypeAlias = (
-    AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest | SWARingAllocatorRequest
+    AllocatorRequest
+    | SWAAllocatorRequest
+    | PureSWAAllocatorRequest
+    | SWARingAllocatorRequest
+    | HiSparseAllocatorRequest
 )
-"""One space of slots, a full space with a window space beside it, a window space alone, or a full
-space whose requests have rings."""
+"""One space of slots, a full space with a window space beside it, a window space alone, a full
+space whose requests have rings, or a space of ids over fewer slots of the device."""
 
 PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
 """Rows of token slots, with a slot of state to each where layers recur."""

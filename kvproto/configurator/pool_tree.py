@@ -9,6 +9,7 @@ from kvproto.protocols import (
     AllocatorRequest,
     DSALeafRequest,
     Fallback,
+    HiSparseAllocatorRequest,
     HybridPoolRequest,
     LeafRequest,
     MHALeafRequest,
@@ -83,6 +84,10 @@ def _allocator(asked: PlannedAllocator) -> str:
             full = _pages(asked.size, asked.page_size)
             window = _pages(asked.size_swa, asked.page_size)
             return f"full {full}, window {window}" + _or_the_core(asked.fallback)
+        case HiSparseAllocatorRequest():
+            ids = _pages(asked.size_logical, asked.page_size)
+            device = _pages(asked.size, asked.page_size)
+            return f"ids for {ids}, {device} on the device" + _or_the_core(asked.fallback)
         case SWARingAllocatorRequest(full=full):
             rings = f"a ring of {asked.swa_req_ring_size:,} window slots for each request"
             return f"{_pages(full.size, full.page_size)}, {rings}" + _or_the_core(full.fallback)

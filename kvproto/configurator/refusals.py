@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities
 
+from .device_subset import refuse_subsets
 from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
 from .no_rows import refuse_readers_of_rows
 from .options import ServingOptions
@@ -42,6 +43,7 @@ def refuse(
             "use a platform that does",
         )
     refuse_readers_of_rows(shape, options, parallel)
+    refuse_subsets(shape, options)
     refuse_unified(shape, options, parallel, platform)
     refuse_parts_of_blocks(shape, options)
     if parallel.dcp_size > 1 and shape.index is not None:

@@ -65,6 +65,15 @@ def test_a_plan_with_rings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pages of 16, a ring of 128 window slots for each request" in allocator
 
 
+def test_a_plan_of_a_device_subset(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["deepseek_v32", "--host-ratio", "2", "--page-size", "64", "--max-tokens", "6400"]
+    status, out, _ = run(capsys, *asked, "--no-prefix-cache")
+    assert status == 0
+    # 61 layers of 576 two-byte numbers, and the 132 bytes of two keys.
+    assert f": {61 * (1152 + 264) / 1024:.2f} KiB" in out
+    assert "ids for 200 pages of 64, 100 pages of 64 on the device (fallback:" in out
+
+
 def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"
@@ -135,6 +144,7 @@ def test_a_draft_has_a_config_of_its_own(
         (["gpt_oss", "--window-storage", "ring"], "--max-running=None: each request has a ring"),
         (["llama", "--draft-config", "qwen3"], "drafts nothing without --draft-tokens N"),
         (["llama", "--draft-config", "qwen3", "--draft-tokens", "0"], "--draft-tokens=0: it is a"),
+        (["deepseek_v32", "--host-ratio", "2"], "--host-ratio=2: a prefix cache lends rows that"),
         (["deepseek_v4"], "offers no compressed_pool"),
         (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),
     ],
