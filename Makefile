@@ -11,11 +11,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install 
 step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup lint imports types unit bench constraints clean
+.PHONY: help demo test setup lint imports types unit bench kernels-results constraints clean
 
 help:
 	@echo "make demo   what kvproto says about the built-in pools"
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
+	@echo "make kernels-results  what kernels compile to for five GPUs, into docs/kernels.md"
 	@echo "make bench  what capabilities, allocators and pools cost, into docs/benchmarks.md"
 
 demo: setup
@@ -53,6 +54,10 @@ unit: setup interop-venv
 bench: setup interop-venv
 	@status=0; for each in capability_check allocators pools; do \
 		$(BIN)/python -m benchmarks.$$each --write || status=1; done; exit $$status
+
+# Writes docs/kernels.md and the data behind it, in minutes: every kernel, shape and target.
+kernels-results: setup
+	@TRITON_CACHE_DIR=build/triton $(BIN)/python -W ignore -m tests.kernels.triton.compiled --write
 
 include tests/interop/interop.mk
 

@@ -35,9 +35,20 @@ def test_the_contracts_need_no_torch(module: str) -> None:
     assert not loaded & (OPTIONAL | {"torch", "numpy"})
 
 
-@pytest.mark.parametrize("module", ["kvproto.reference", "kvproto.cli", "kvproto.typecheck"])
+@pytest.mark.parametrize(
+    "module", ["kvproto.kernels", "kvproto.reference", "kvproto.cli", "kvproto.typecheck"]
+)
 def test_optional_packages_stay_optional(module: str) -> None:
     assert not imported_by(f"import {module}") & OPTIONAL
+
+
+def test_operations_in_host_memory_load_no_triton() -> None:
+    store = (
+        "import torch, kvproto.kernels as k; rows = torch.ones(40, 2); loc = torch.arange(40);"
+        "k.store_rows(torch.zeros(41, 2), loc, rows); k.gather_rows(rows, loc);"
+        "k.move_row_sets([rows], loc, loc)"
+    )
+    assert "triton" not in imported_by(store)
 
 
 def test_asking_needs_no_torch() -> None:
@@ -121,6 +132,7 @@ def test_dev_requirements_are_pinned() -> None:
     ]
     missing = [name_of(w) for w in wanted if f"\n{name_of(w)}==" not in text]
     assert missing == ["kvproto"]
+    assert "\ntriton==" in text  # by way of an extra of our own
 
 
 def test_ci_runs_make_test_and_nothing_else() -> None:

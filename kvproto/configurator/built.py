@@ -9,10 +9,10 @@ from typing_extensions import TypeForm
 
 from kvproto.protocols import (
     DeclaresRegions,
-    HiSparse,
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
+    KVLeaf,
     KVPool,
     MLALatent,
     Movable,
@@ -43,7 +43,6 @@ class Views:
 
     swa: SWAComposite | None
     ring: RequestRingSWA | None
-    hisparse: HiSparse | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
     movable: Movable | None
@@ -88,8 +87,7 @@ class RowlessPool(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPools:
     """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing; a
-    plan without rows has `rowless` in place of them. `draft` and `draft_views` are None where
-    nothing is drafted.
+    plan without rows has `rowless` in place of them.
 
     `notes` say what was built by another than the platform, a line each.
     """
@@ -99,8 +97,7 @@ class BuiltPools:
     rowless: RowlessPool | None
     views: Views | None
     state: StatePool | None
-    draft: KVPool | None
-    draft_views: Views | None
+    draft: KVLeaf | None
     allocator: SlotAllocator
     request_pool: RequestPool
     notes: tuple[str, ...]
@@ -111,7 +108,6 @@ def views_of(pool: KVPool) -> Views:
     return Views(
         swa=_bound(pool, SWAComposite),
         ring=_bound(pool, RequestRingSWA),
-        hisparse=_bound(pool, HiSparse),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
         movable=_bound(pool, Movable),

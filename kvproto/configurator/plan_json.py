@@ -10,7 +10,6 @@ from kvproto.protocols import (
     AllocatorRequest,
     DSALeafRequest,
     ElementType,
-    HiSparseAllocatorRequest,
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -24,7 +23,6 @@ from kvproto.protocols import (
     SWAPoolRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
-    UnifiedBufferRequest,
 )
 
 from .concurrency import Concurrency
@@ -44,7 +42,6 @@ _KINDS: dict[str, type] = {
         AllocatorRequest,
         Concurrency,
         DSALeafRequest,
-        HiSparseAllocatorRequest,
         HybridPoolRequest,
         MHALeafRequest,
         MLALeafRequest,
@@ -61,7 +58,6 @@ _KINDS: dict[str, type] = {
         StatePoolRequest,
         StateRequestPoolRequest,
         Tokens,
-        UnifiedBufferRequest,
     )
 }
 _DTYPE = "dtype"

@@ -14,6 +14,7 @@ from .capabilities import capability_named, verdicts
 from .declarations import declaration_results
 from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
+from .fallback import TWINS
 from .isolated import Isolation
 from .law import LAWS, Law, laws_named
 from .over_leaves import COMPOSITES, binds_over_leaves, leaf_name, over_leaves
@@ -159,8 +160,12 @@ def _subjects(built: Sequence[Built]) -> tuple[Subject, ...]:
 
 
 def _seen(subject: Subject, results: Iterable[LawResult]) -> Subject:
-    fell_back = any(r.subject == subject.name and r.status == "passed-by-fallback" for r in results)
-    return replace(subject, by_fallback=fell_back)
+    fell_back = [
+        TWINS in r.note
+        for r in results
+        if r.subject == subject.name and r.status == "passed-by-fallback"
+    ]
+    return replace(subject, by_fallback=False in fell_back, by_twins=True in fell_back)
 
 
 def _name_of(factory: object) -> str:

@@ -15,11 +15,11 @@ from .benches import bench_for
 from .blame import blamed
 from .broken import LawBroken
 from .factory import Factory, build
+from .fallback import TWINS
 from .guarded_memory import GuardedMemory
 from .isolated import Isolation, run_in_child
 from .law import Law
 from .needs import in_order_of_needs
-from .not_asked import NotAsked
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
@@ -154,15 +154,14 @@ def _judge(built: Built, law: Law, seed: int) -> _Verdict:
         bench = bench_for(spec.request, pool, seed, built.row_access)
         bench.another = partial(_build_again, factory, spec)
         bench.build = partial(build, factory)
-        bench.prepare()
-        law.run(bench)
+        with bench.fallback.noting_twins():
+            bench.prepare()
+            law.run(bench)
     except LawBroken as broken:
         return "failed", Finding(broken.call, broken.expected, broken.got), ""
-    except NotAsked as unasked:
-        return "not asked", None, unasked.reason
     except Exception as error:  # whatever a pool raises where the law allows nothing is a finding
         return "failed", _unexpected(law, error), ""
-    return _passed(bench), None, bench.note
+    return _passed(bench), None, _note(bench)
 
 
 def _build_again(factory: Factory, spec: Spec) -> Any:
@@ -173,7 +172,12 @@ def _build_again(factory: Factory, spec: Spec) -> Any:
 
 
 def _passed(bench: Bench) -> LawStatus:
-    return "passed-by-fallback" if bench.by_fallback else "passed"
+    fell_back = bench.by_fallback or bench.fallback.twins
+    return "passed-by-fallback" if fell_back else "passed"
+
+
+def _note(bench: Bench) -> str:
+    return "; ".join(filter(None, (bench.note, TWINS if bench.fallback.twins else "")))
 
 
 def _unexpected(law: Law, error: Exception) -> Finding:

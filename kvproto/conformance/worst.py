@@ -16,7 +16,6 @@ _WORST_FIRST: tuple[LawStatus, ...] = (
     "blocked",
     "passed-by-fallback",
     "passed",
-    "not asked",
 )
 
 

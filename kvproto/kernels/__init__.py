@@ -17,7 +17,7 @@ from .load_index_keys import load_index_keys
 from .load_latent_rows import load_latent_rows
 from .locations import check_locations
 from .move_index_keys import move_index_keys
-from .move_rows import move_rows
+from .move_rows import move_row_sets, move_rows
 from .move_tiled_rows import move_tiled_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
@@ -32,6 +32,7 @@ from .store_row_sets import store_row_sets
 from .store_rows import store_rows
 from .store_tiled_rows import store_tiled_rows
 from .to_stored import to_stored
+from .triton_devices import MINIMUM_TRITON, follow_platform, twin_fallbacks
 from .unpack_latent_rows import unpack_latent_rows
 from .update_tails import DecodedTokens, TailRings, update_tails
 
@@ -40,6 +41,7 @@ __all__ = [
     "FP4_BLOCK",
     "FP8_DTYPES",
     "LATENT_BLOCK",
+    "MINIMUM_TRITON",
     "MXFP8_BLOCK",
     "DecodedTokens",
     "FP4Scales",
@@ -51,6 +53,7 @@ __all__ = [
     "copy_slots",
     "dequantise_fp4",
     "dequantise_mxfp8",
+    "follow_platform",
     "gather_index_keys",
     "gather_interleaved_scales",
     "gather_rows",
@@ -60,6 +63,7 @@ __all__ = [
     "load_index_keys",
     "load_latent_rows",
     "move_index_keys",
+    "move_row_sets",
     "move_rows",
     "move_tiled_rows",
     "mxfp8_elements",
@@ -77,6 +81,7 @@ __all__ = [
     "store_tiled_rows",
     "to_fp8",
     "to_stored",
+    "twin_fallbacks",
     "unpack_latent_rows",
     "update_tails",
 ]

@@ -1,6 +1,8 @@
-"""Copy rows between locations of the same buffer."""
+"""Copy rows between locations of the same buffer, or of each of several."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -10,8 +12,9 @@ from .on_host import on_host
 from .one_row import move_one
 from .row_items import move_items
 from .store_rows import store_rows
+from .triton_devices import served_by_triton
 
-__all__ = ["move_rows"]
+__all__ = ["move_row_sets", "move_rows"]
 
 
 def move_rows(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
@@ -26,6 +29,28 @@ def move_rows(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
     check_pairs(tgt_loc, src_loc)
     if not _moved_on_host(buffer, tgt_loc, src_loc):
         store_rows(buffer, tgt_loc, gather_rows(buffer, src_loc))
+
+
+def move_row_sets(buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor) -> None:
+    """`move_rows` of each buffer; they are of one device, and may differ in width and dtype.
+
+    A Triton kernel does up to 256 pairs in one launch for all buffers of a row's width; it
+    drops pairs of a location past the last row.
+
+    :raises ValueError: as `move_rows`, and for a buffer whose rows are not dense, which the kernel
+        does not serve.
+    :raises IndexError: as `move_rows`; buffers before the one that is too short were moved.
+    """
+    check_pairs(tgt_loc, src_loc)
+    if not served_by_triton(tgt_loc):
+        for buffer in buffers:
+            move_rows(buffer, tgt_loc, src_loc)
+        return
+    from .triton.launch import run
+    from .triton.move_row_sets import plan_move_row_sets
+
+    for launch in plan_move_row_sets(buffers, tgt_loc.contiguous(), src_loc.contiguous()):
+        run(launch)
 
 
 def _moved_on_host(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> bool:

@@ -12,6 +12,7 @@ from .on_host import has_bytes, on_host
 from .one_row import store_one
 from .row_items import store_items
 from .row_words import row_words
+from .triton_devices import served_by_triton
 
 __all__ = ["store_row_sets"]
 
@@ -21,9 +22,10 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
 
     The same as `store_rows` for each, with what follows from the locations worked out once.
     Targets may differ in width and dtype; of duplicate locations a row may win in one target
-    that loses in another.
+    that loses in another. A Triton kernel does it in one launch, its target rows must be dense.
 
-    :raises ValueError: for rows of another number, trailing shape or dtype; nothing is written.
+    :raises ValueError: for rows of another number, trailing shape or dtype, or a target that the
+        kernel does not serve; nothing is written.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
     if _stored_on_host(loc, sets):
@@ -31,6 +33,9 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     for target, rows in sets:
         check_locations(loc, target.shape[0])
         _check_rows(loc.shape[0], target, rows)
+    if served_by_triton(loc):
+        _launch(loc, sets)
+        return
     kept, index = loc > 0, loc.clamp(min=0).to(torch.int64)
     for target, rows in sets:
         into, given = row_words(target, rows)
@@ -52,6 +57,13 @@ def _stored_on_host(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> bool:
     elif n:
         store_items(loc, slots, sets)
     return True
+
+
+def _launch(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
+    from .triton.launch import run
+    from .triton.store_row_sets import plan_store_row_sets
+
+    run(plan_store_row_sets(loc, sets))
 
 
 def _check_rows(n: int, target: Tensor, rows: Tensor) -> None:

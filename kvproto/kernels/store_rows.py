@@ -18,7 +18,9 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
     `target` is `[slots, ...]`, its slot 0 zero; `rows` is `[n, ...]` with the same trailing shape
     and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Of duplicate
-    locations one row wins. Fixed-shape on a device: what is dropped is zeros for slot 0.
+    locations one row wins; in a kernel, each of its accesses of up to 16 bytes. Fixed-shape on a
+    device, where what is dropped is zeros for slot 0 or, in a kernel, is not touched; a kernel
+    drops locations past the last row too.
 
     :raises ValueError: for rows of another number, trailing shape or dtype; nothing is written.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
-    HiSparseAllocatorRequest,
     KVLeaf,
     KVPool,
     LeafRequest,
@@ -61,14 +60,13 @@ class ReferenceCore:
         request: AllocatorRequest
         | SWAAllocatorRequest
         | PureSWAAllocatorRequest
-        | SWARingAllocatorRequest
-        | HiSparseAllocatorRequest,
+        | SWARingAllocatorRequest,
         kvcache: object,
         request_pool: RequestPool,
         build_allocator: BuildAllocator,
         /,
     ) -> Any:
-        """The platform's allocator, or what lies over one or two of them."""
+        """The platform's allocator, a pair over two of them, or full slots beside rings."""
         match request:
             case AllocatorRequest():
                 return build_allocator(request)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from kvproto.configurator import CPU, CUDA
+from kvproto.kernels import follow_platform
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
@@ -30,15 +31,20 @@ class ReferencePlatform:
     capabilities: PlatformCapabilities
 
     def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
-        """As `build_reference_leaf`."""
+        """As `build_reference_leaf`; what it stores with follows `capabilities.supports_triton`."""
+        self._tell_kernels()
         return build_reference_leaf(request)
 
     def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
         """As `build_reference_allocator`."""
+        self._tell_kernels()
         made = build_reference_allocator(request)
         if isinstance(made, Declined | SlotAllocator):
             return made
         return Declined(f"{type(made).__name__} lends no slots")
+
+    def _tell_kernels(self) -> None:
+        follow_platform(self.capabilities.device_type, self.capabilities.supports_triton)
 
 
 def cpu() -> ReferencePlatform:

@@ -19,7 +19,7 @@ from kvproto.protocols import (
 
 from .host_rows import HostRows, copy_rows_to_host, load_rows_from_host
 from .layers import OwnedLayers
-from .row_stores import RowStore, SlotRows
+from .row_stores import RowStore, SlotRows, move_all
 
 __all__ = ["RowLeaf", "locations_of", "written_layer"]
 
@@ -108,8 +108,7 @@ class RowLeaf(ABC):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer; all sources are read first."""
         self._check(tgt_loc, src_loc)
-        for rows in self._row_stores():
-            rows.move(tgt_loc, src_loc)
+        move_all(self._row_stores(), tgt_loc, src_loc)
 
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """All layers of one kind of row, then of the next; item length is one page's bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from kvproto.kernels import (
     RowTiles,
     gather_rows,
     gather_tiled_rows,
+    move_row_sets,
     move_rows,
     move_tiled_rows,
     store_row_sets,
@@ -19,7 +21,7 @@ from kvproto.kernels import (
     store_tiled_rows,
 )
 
-__all__ = ["RowStore", "SlotRows", "TiledRows", "store_both"]
+__all__ = ["RowStore", "SlotRows", "TiledRows", "move_all", "store_both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,13 @@ def store_both(loc: Tensor, keys: tuple[RowStore, Tensor], values: tuple[RowStor
     else:
         k_store.store(loc, k_rows)
         v_store.store(loc, v_rows)
+
+
+def move_all(stores: Sequence[RowStore], tgt_loc: Tensor, src_loc: Tensor) -> None:
+    """Copy rows between locations in every buffer; all sources are read first."""
+    by_slot = [store.buffer for store in stores if isinstance(store, SlotRows)]
+    if len(by_slot) == len(stores):
+        move_row_sets(by_slot, tgt_loc, src_loc)
+        return
+    for store in stores:
+        store.move(tgt_loc, src_loc)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from kvproto.conformance import check_pool
+from kvproto.conformance.fallback import TWINS
+from kvproto.conformance.render import print_report
+from kvproto.kernels import on_host, triton_devices
 from kvproto.protocols import BufferRegion, Declined, DSALeafRequest, MHALeafRequest
 from kvproto.reference import build_reference_leaf
 
@@ -60,11 +65,25 @@ def test_a_vendors_eyes_have_no_name_for_block_scales() -> None:
     assert statuses(factory, *place, row_access=Rows()) == {"passed-by-fallback"}
 
 
-BUILDS_ANOTHER = ["leaf.wide-address", "memory-saver.resume", "platform.composite-over-vendor"]
-
-
-@pytest.mark.parametrize("law", BUILDS_ANOTHER)
+@pytest.mark.parametrize("law", ["leaf.wide-address", "memory-saver.resume"])
 def test_a_pool_that_a_law_builds_is_looked_at_in_the_same_way(law: str) -> None:
     spec = "mha-bf16-page16-stage"
     assert statuses(build, law, spec) == {"passed-by-fallback"}
     assert statuses(build, law, spec, row_access=Rows()) == {"passed"}
+
+
+def test_kernels_that_fell_back_to_torch_operations_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a device that has no Triton: host memory has fast paths of its own before that."""
+    monkeypatch.setattr(on_host, "has_numpy", False)
+    monkeypatch.setattr(triton_devices, "_wanted", {"cpu"})
+    monkeypatch.setattr(triton_devices, "_lacking", lambda: "no Triton")
+    law = "leaf.write-location-object"
+    report = check_pool(build_reference_leaf, laws=[law], specs=["mha-bf16-page1"])
+    (told,) = [r for r in report.results if r.law == law]
+    assert (told.status, told.note) == ("passed-by-fallback", TWINS)
+    assert [(s.by_fallback, s.by_twins) for s in report.subjects] == [(False, True)]
+    console = Console(record=True, width=400, file=io.StringIO())
+    print_report(report, console)
+    assert TWINS in console.export_text()

@@ -19,7 +19,12 @@ from triton.runtime import interpreter
 
 __all__ = ["as_compiled", "wrong_casts"]
 
-FP8 = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+FP8 = {
+    tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e4b8: torch.float8_e4m3fnuz,
+    tl.float8e5: torch.float8_e5m2,
+    tl.float8e5b16: torch.float8_e5m2fnuz,
+}
 
 
 @contextmanager
@@ -28,12 +33,10 @@ def as_compiled() -> Iterator[None]:
     plain = interpreter._convert_float
 
     def convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        # What a kernel computes is no operation of torch's to whoever looks at those.
-        with torch._C.DisableTorchFunction():
-            if source == tl.float32 and target in FP8:
-                return _rounded(data, FP8[target])
-            if source == tl.float32 and target == tl.bfloat16:
-                return _as_bf16(data)
+        if source == tl.float32 and target in FP8:
+            return _rounded(data, FP8[target])
+        if source == tl.float32 and target == tl.bfloat16:
+            return _as_bf16(data)
         return plain(data, source, target, rounding)
 
     interpreter._convert_float = convert

@@ -1,0 +1,24 @@
+"""Every kernel on the shapes of real models: a new kernel adds a module here, and its line below.
+
+Importing it imports Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from . import move_row_sets, store_row_sets
+from .case import Case, Inputs, Place, tensors_of
+
+__all__ = ["Case", "Inputs", "Place", "all_cases", "tensors_of"]
+
+_MODULES = (
+    move_row_sets,
+    store_row_sets,
+)
+
+
+def all_cases() -> Iterator[Case]:
+    """Each operation on each shape."""
+    for module in _MODULES:
+        yield from module.cases()

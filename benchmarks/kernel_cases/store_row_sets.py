@@ -1,0 +1,65 @@
+"""Keys and values of a token, out of the fused projection that a model computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from benchmarks.kernel_cases.case import Case, Inputs, Place
+from benchmarks.kernel_cases.models import MODELS, Heads, heads_of
+from kvproto.kernels import store_row_sets
+from kvproto.kernels.triton.launch import Launch
+from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
+
+__all__ = ["cases"]
+
+Sets = list[tuple[Tensor, Tensor]]
+
+
+def cases() -> Iterator[Case]:
+    """Each model with keys and values by head, in bf16 and in bytes of fp8."""
+    for model in MODELS:
+        if heads := heads_of(model):
+            yield _case(f"{model}, bf16", heads, torch.bfloat16)
+            yield _case(f"{model}, uint8", heads, torch.uint8)
+
+
+def _case(shape: str, heads: Heads, dtype: torch.dtype) -> Case:
+    def inputs(place: Place) -> Inputs:
+        """Rows are slices of rows that hold queries too."""
+        queries, keys = 4 * heads.heads * heads.key, heads.heads * heads.key
+        fused = place.rows(queries + keys + heads.heads * heads.value, dtype=dtype)
+        given = (
+            (heads.key, fused[:, queries : queries + keys]),
+            (heads.value, fused[:, queries + keys :]),
+        )
+        sets = [
+            (place.pool(heads.heads, width, dtype=dtype), rows.view(-1, heads.heads, width))
+            for width, rows in given
+        ]
+        return place.locations(), sets
+
+    return Case(
+        operation="store_row_sets",
+        shape=shape,
+        inputs=inputs,
+        plan=_plan,
+        call=store_row_sets,
+        moves=_moves,
+        plain=_plain,
+    )
+
+
+def _plan(loc: Tensor, sets: Sets) -> list[Launch]:
+    return [plan_store_row_sets(loc, sets)]
+
+
+def _moves(loc: Tensor, sets: Sets) -> int:
+    return loc.nbytes + 2 * sum(rows.nbytes for _, rows in sets)
+
+
+def _plain(loc: Tensor, sets: Sets) -> None:
+    for target, rows in sets:
+        target.index_put_((loc,), rows)

@@ -1,0 +1,78 @@
+"""A launch of a kernel, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Launch", "next_power_of_2", "run", "the_device"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything a launch needs but a device.
+
+    `arguments` are what the kernel is given when it runs, by name; `constants` what it is compiled
+    for. `threads` are those of a program. `unit` is how many bytes a thread can read or write at
+    once, from the alignment of rows, 16 at best; registers that hold what was computed from
+    them may allow the other direction less, then `store_unit` says so.
+    """
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    device: torch.device
+    threads: int = 128
+    unit: int = 16
+    store_unit: int = 0
+
+
+def run(launch: Launch) -> None:
+    """Launch it on its device's current stream; nothing for an empty grid, nothing waits."""
+    if 0 in launch.grid:
+        return
+    with _on(launch.device):
+        launch.kernel[launch.grid](
+            **launch.arguments,
+            **launch.constants,
+            num_warps=max(1, launch.threads // _warp_size()),
+            enable_fp_fusion=False,
+        )
+
+
+def the_device(operation: str, tensors: Iterable[Tensor]) -> torch.device:
+    """The one that all are on.
+
+    :raises ValueError: for tensors of several: a kernel takes addresses for its own device's.
+    """
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) != 1:
+        found = " and ".join(sorted(map(str, devices)))
+        raise ValueError(f"{operation}: tensors are on {found}, must be on one device")
+    return devices.pop()
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest that is not below `n`, itself at least 1."""
+    return 1 << (n - 1).bit_length()
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, whichever the tensors are on."""
+    if device.type == "cpu":
+        return nullcontext()
+    module: Any = torch.get_device_module(device)
+    guard: AbstractContextManager[object] = module.device(device)
+    return guard
+
+
+@cache
+def _warp_size() -> int:
+    return 64 if torch.version.hip else 32

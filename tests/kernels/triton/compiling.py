@@ -1,0 +1,108 @@
+# pyright: basic
+"""Compiles launches ahead of time, for GPUs that are not there, and looks at what came out."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+from kvproto.kernels.triton.launch import Launch
+from tests.kernels.triton.assembly import gfx_accesses, gfx_number, sass_accesses, usage
+from tests.kernels.triton.multiplies import narrow_multiplies
+
+__all__ = ["TARGETS", "Compiled", "compile_launch", "source_of"]
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+    "gfx950": GPUTarget("hip", "gfx950", 64),
+}
+
+_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+class Compiled(NamedTuple):
+    """What a launch became on one target.
+
+    `loads` and `stores` are the bytes of each global access, `narrow_multiplies` the lines of TTIR
+    in which an address comes from a 32-bit product of something that is no constant.
+    """
+
+    registers: int
+    spills: int
+    shared: int
+    loads: tuple[int, ...]
+    stores: tuple[int, ...]
+    narrow_multiplies: tuple[str, ...]
+
+
+def compile_launch(launch: Launch, target_name: str) -> Compiled:
+    """Compile for one of `TARGETS`, specialised as a launch there would be."""
+    target = TARGETS[target_name]
+    compiled = _compile(launch, target)
+    multiplies = tuple(narrow_multiplies(compiled.asm["ttir"]))
+    shared = int(compiled.metadata.shared)
+    if target.backend == "cuda":
+        used, sass = _inspected(compiled.asm["cubin"])
+        registers, stack = usage(used)
+        loads, stores = sass_accesses(sass)
+        return Compiled(registers, stack, shared, loads, stores, multiplies)
+    text = compiled.asm["amdgcn"]
+    registers = gfx_number(text, "vgpr_count")
+    spills = gfx_number(text, "vgpr_spill_count") + gfx_number(text, "sgpr_spill_count")
+    return Compiled(registers, spills, shared, *gfx_accesses(text), multiplies)
+
+
+def source_of(kernel: JITFunction) -> str:
+    """The source of a kernel and of every kernel that it calls, wherever they are in a file."""
+    found: dict[str, str] = {}
+    waiting = [kernel]
+    while waiting:
+        each = waiting.pop()
+        if each.__name__ not in found:
+            found[each.__name__] = each.src
+            names = each.fn.__code__.co_names
+            known = (each.fn.__globals__.get(name) for name in names)
+            waiting += [other for other in known if isinstance(other, JITFunction)]
+    return "\n".join(found[name] for name in sorted(found))
+
+
+def _compile(launch: Launch, target: GPUTarget) -> Any:
+    kernel, backend = launch.kernel, make_backend(target)
+    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+    given: dict[str, Any] = {
+        **launch.arguments,
+        **launch.constants,
+        "num_warps": max(1, launch.threads // target.warp_size),
+        "enable_fp_fusion": False,
+    }
+    bound, specialisation, options = bind(**given)
+    options, signature, constants, attributes = kernel._pack_args(
+        backend, options, bound, specialisation, options
+    )
+    source = ASTSource(kernel, signature, constants, attributes)
+    return triton.compile(source, target=target, options=options.__dict__)
+
+
+def _inspected(cubin: bytes) -> tuple[str, str]:
+    """What `cuobjdump -res-usage` and `nvdisasm -c` say."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        commands = (["cuobjdump", "-res-usage"], ["nvdisasm", "-c"])
+        used, sass = (
+            subprocess.run(
+                [str(_BIN / name), flag, file.name], capture_output=True, text=True, check=True
+            ).stdout
+            for name, flag in commands
+        )
+    return used, sass

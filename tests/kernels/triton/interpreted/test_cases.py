@@ -1,0 +1,89 @@
+"""Every kernel on the shape of every model, on a small pool: what its twin does, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+
+from benchmarks.kernel_cases import Case, Inputs, Place, all_cases, tensors_of
+from kvproto.kernels.triton.launch import Launch, run
+from tests.kernels.triton.interpreted.touched import touched
+
+CASES = list(all_cases())
+SMALL = 12
+
+
+def place_of(case: Case, *, padding: bool = True) -> Place:
+    """As few tokens as make the kernel do what the case is about."""
+    tokens = SMALL if min(case.tokens) < 256 else min(case.tokens)
+    return Place("cpu", tokens, 2 * tokens, padding=padding)
+
+
+def distinct(cases: Iterable[Case]) -> list[Case]:
+    """The cases, but for those that compile to the same kernel: interpreting takes time."""
+    found: dict[object, Case] = {}
+    for case in (case for case in cases if case.interpret):
+        launches = case.plan(*case.inputs(Place("meta", min(case.tokens), 64)))
+        key = case.operation, tuple(repr(sorted(each.constants.items())) for each in launches)
+        found.setdefault(key, case)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", distinct(CASES), ids=lambda case: case.name)
+def test_a_kernel_does_what_its_twin_does(case: Case) -> None:
+    place = place_of(case)
+    assert_same(case, place, lambda inputs: launched(case, inputs))
+
+
+@pytest.mark.parametrize("case", distinct(CASES), ids=lambda case: case.name)
+def test_a_kernel_touches_no_byte_that_it_need_not(case: Case) -> None:
+    inputs = case.inputs(place_of(case, padding=False))
+    with touched() as count:
+        launched(case, inputs)
+    needed = case.moves(*inputs)
+    assert needed <= count.loaded + count.stored <= case.at_most * needed
+
+
+def first_of_each() -> list[Case]:
+    return list({case.operation: case for case in reversed(CASES)}.values())
+
+
+@pytest.mark.parametrize("case", first_of_each(), ids=lambda case: case.operation)
+@pytest.mark.usefixtures("served_on_cpu")
+def test_the_operation_launches_its_kernel(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Launch] = []
+
+    def spy(launch: Launch) -> None:
+        ran.append(launch)
+        run(launch)
+
+    monkeypatch.setattr("kvproto.kernels.triton.launch.run", spy)
+    inputs = case.inputs(place_of(case))
+    case.call(*inputs)
+    planned = [each.kernel for each in case.plan(*inputs)]
+    assert [each.kernel for each in ran] == planned
+
+
+@pytest.mark.parametrize("case", first_of_each(), ids=lambda case: case.operation)
+@pytest.mark.usefixtures("without_host_paths")
+def test_a_kernel_does_what_torch_operations_do(case: Case) -> None:
+    assert_same(case, place_of(case), lambda inputs: launched(case, inputs))
+
+
+def assert_same(case: Case, place: Place, kernel: Callable[[Inputs], None]) -> None:
+    ours, theirs = case.inputs(place), case.inputs(Place(place.device, place.tokens, place.slots))
+    kernel(ours)
+    case.call(*theirs)
+    for got, expected in zip(tensors_of(ours), tensors_of(theirs), strict=True):
+        assert torch.equal(bits(got), bits(expected))
+
+
+def launched(case: Case, inputs: Inputs) -> None:
+    for launch in case.plan(*inputs):
+        run(launch)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(torch.uint8)

@@ -1,0 +1,122 @@
+"""How kernels are launched: for which tensors, how often, and with what refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from kvproto.kernels import move_row_sets, store_row_sets, store_rows
+from kvproto.kernels.triton import move_row_sets as moving
+from kvproto.kernels.triton import pointer_table as tables
+from kvproto.kernels.triton.launch import run
+from kvproto.kernels.triton.move_row_sets import plan_move_row_sets
+from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
+
+served = pytest.mark.usefixtures("served_on_cpu")
+
+
+def rows_of(n: int, *row: int) -> Tensor:
+    return torch.randn(n, *row, generator=torch.Generator().manual_seed(n))
+
+
+@served
+def test_a_target_whose_rows_are_not_dense_is_refused_before_anything_is_written() -> None:
+    sets = [(torch.zeros(4, 2, 3), rows_of(1, 2, 3)), (torch.zeros(4, 3, 2).mT, rows_of(1, 2, 3))]
+    message = r"store_row_sets: rows \(2, 3\) of the target have strides \(1, 2\); served are dense"
+    with pytest.raises(ValueError, match=message):
+        store_row_sets(torch.tensor([2]), sets)
+    assert not any(target.any() for target, _ in sets)
+
+
+@served
+def test_tensors_of_two_devices_are_refused() -> None:
+    """A kernel would read an address of another device."""
+    target, rows = torch.zeros(4, 2), torch.ones(1, 2)
+    with pytest.raises(ValueError, match="store_row_sets: tensors are on cpu and meta"):
+        store_rows(target, torch.tensor([2], device="cpu"), rows.to("meta"))
+    with pytest.raises(ValueError, match="move_row_sets: tensors are on cpu and meta"):
+        move_row_sets([target, target.to("meta")], torch.tensor([2]), torch.tensor([1]))
+
+
+@served
+@pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (1, 0, 2)])
+def test_rows_of_any_order_of_axes(order: tuple[int, ...]) -> None:
+    """More strides than a kernel walks are made dense first."""
+    dense = rows_of(2 * 3 * 4, 5).view(2, 3, 4, 5)
+    rows = dense.permute(*order, 3)
+    target = torch.zeros(6, *rows.shape[1:])
+    store_rows(target, torch.arange(1, rows.shape[0] + 1), rows)
+    assert torch.equal(target[1 : rows.shape[0] + 1], rows)
+
+
+@served
+def test_nothing_to_store_is_no_launch() -> None:
+    store_rows(torch.zeros(4, 2), torch.empty(0, dtype=torch.int64), torch.empty(0, 2))
+    store_rows(torch.zeros(4, 0), torch.tensor([1]), torch.empty(1, 0))
+    move_row_sets([torch.zeros(4, 0)], torch.tensor([1]), torch.tensor([2]))
+    move_row_sets([], torch.tensor([1]), torch.tensor([2]))
+
+
+def test_a_location_past_the_end_is_dropped() -> None:
+    """Operations refuse it on the CPU; on a device nobody waits to look."""
+    memory = torch.zeros(8, 2)
+    run(plan_store_row_sets(torch.tensor([4, 3, 1 << 40]), [(memory[:4], torch.ones(3, 2))]))
+    assert memory.count_nonzero() == 2
+    past = torch.tensor([4, 2, 1])
+    for launch in plan_move_row_sets([memory[:4]], past, torch.tensor([3, 4, 3])):
+        run(launch)
+    assert memory.count_nonzero() == 4
+    assert memory[1].all()
+
+
+@pytest.mark.parametrize("n", [16, 32, 33, 256])
+def test_all_layers_are_moved_in_one_launch(n: int) -> None:
+    buffers = [torch.empty(1000, 2, 64, device="meta") for _ in range(64)]
+    loc = torch.empty(n, dtype=torch.int64, device="meta")
+    (launch,) = plan_move_row_sets(buffers, loc, loc)
+    assert launch.grid == (2 * 64 * 4 // 128, 64)
+
+
+def test_what_is_staged_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as many launches as that takes, of at least one buffer; the next reuses the memory."""
+    monkeypatch.setattr(moving, "_IN_REGISTERS", 32)
+    monkeypatch.setattr(moving, "_STAGED_BYTES", 3 * 40 * 128)
+    buffers = [rows_of(100, 2, 16) for _ in range(7)]
+    before = [buffer.clone() for buffer in buffers]
+    targets, sources = torch.arange(1, 41), torch.arange(40, 0, -1)
+    launches = list(plan_move_row_sets(buffers, targets, sources))
+    assert [launch.grid for launch in launches] == [(1, 3), (1, 3), (1, 1)]
+    for launch in launches:
+        run(launch)
+    for buffer, was in zip(buffers, before, strict=True):
+        assert torch.equal(buffer[1:41], was[1:41].flip(0))
+
+
+def test_pools_of_several_kinds_of_row_are_moved() -> None:
+    buffers = [rows_of(10, 2, 16), rows_of(12, 3), rows_of(10, 2, 16).bfloat16()]
+    expected = [buffer.clone() for buffer in buffers]
+    for each in expected:
+        each[2], each[3] = each[3].clone(), each[2].clone()
+    launches = list(plan_move_row_sets(buffers, torch.tensor([2, 3]), torch.tensor([3, 2])))
+    for launch in launches:
+        run(launch)
+    assert len(launches) == 3
+    assert all(map(torch.equal, buffers, expected))
+
+
+def test_a_table_is_made_once_and_holds_addresses() -> None:
+    buffers = [torch.zeros(3) for _ in "abc"]
+    table = tables.pointer_table(buffers)
+    assert table.tolist() == [buffer.data_ptr() for buffer in buffers]
+    assert tables.pointer_table(buffers) is table
+    assert tables.pointer_table(buffers[:2]) is not table
+
+
+def test_a_table_made_while_a_graph_is_captured_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It holds nothing before the graph is replayed."""
+    monkeypatch.setattr(tables, "_is_capturing", lambda _: True)
+    buffers = [torch.zeros(3)]
+    assert tables.pointer_table(buffers) is not tables.pointer_table(buffers)

@@ -1,0 +1,90 @@
+"""What kernels compile to, as it is kept: a file for each operation, and a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import markdown_table
+
+__all__ = ["PAGE", "Results", "read_results", "rendered", "write_results"]
+
+Results = Mapping[str, Mapping[str, Any]]
+
+_FOLDER = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[3] / "docs" / "kernels.md"
+
+_HEAD = """# Kernels
+
+On CUDA and ROCm, operations on pools are Triton kernels; everywhere else, and where Triton is
+missing, torch operations with the same results do the work (`kvproto.kernels`). `pip install
+'kvproto[triton]'` brings Triton, where torch has not brought it.
+
+**Not measured on a GPU.** What is known without one:
+
+- Interpreted, every kernel gives, byte for byte, what its torch twin gives, and reads and writes no
+  more bytes than the operation has to move, times the factor that its case in
+  `benchmarks/kernel_cases/` states (`tests/kernels/triton/interpreted/`).
+- Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
+  a register, every kernel reads and writes 16 bytes at once where alignment allows, and no
+  address comes from a 32-bit product (`make kernels-results` compiles all again, `make test` one
+  shape of each).
+
+`benchmarks/gpu.py` measures them where a GPU is at hand.
+
+Each line is one kernel on one target, over all shapes it was compiled for: the most registers of a
+thread and bytes of shared memory; spilled registers; the widest load and store, in bytes, of
+the shape where it is narrowest, and in how many shapes alignment allows less than 16 bytes.
+
+"""
+
+
+def read_results() -> Results:
+    """What is committed."""
+    found: dict[str, Any] = {}
+    for file in sorted(_FOLDER.glob("*.json")):
+        found |= json.loads(file.read_text())
+    return found
+
+
+def write_results(results: Results) -> None:
+    """Replace the files of the operations in `results`."""
+    files: dict[str, dict[str, Any]] = {}
+    for name, result in results.items():
+        files.setdefault(name.partition(":")[0], {})[name] = result
+    for operation, found in files.items():
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
+        (_FOLDER / f"{operation}.json").write_text(f"{{\n{lines}\n}}\n")
+
+
+def rendered(results: Results) -> str:
+    """The page for results as `compiled.measured` gives them."""
+    groups: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
+    for name, result in results.items():
+        for target, found in result["targets"].items():
+            key = name.partition(":")[0], target
+            groups.setdefault(key, []).append((result["unit"], found))
+    header = (
+        "kernel", "target", "shapes", "registers", "spills", "shared", "load", "store",
+        "not aligned", "32-bit products",
+    )  # fmt: skip
+    rows = [(*key, *_cells(groups[key])) for key in sorted(groups, key=lambda key: key[0])]
+    return _HEAD + markdown_table(header, rows) + "\n"
+
+
+def _cells(group: list[tuple[Any, Any]]) -> tuple[str, ...]:
+    found = [each for _, each in group]
+    aligned = [each for unit, each in group if min(unit) >= 16] or found
+    cells = (
+        len(group),
+        max(each["registers"] for each in found),
+        sum(each["spills"] for each in found),
+        max(each["shared"] for each in found),
+        min(each["load"] for each in aligned),
+        min(each["store"] for each in aligned),
+        sum(min(unit) < 16 for unit, _ in group),
+        sum(each["narrow"] for each in found),
+    )
+    return tuple(str(cell) for cell in cells)
