@@ -71,8 +71,16 @@ class ParallelLayout:
     def stage(self, rank: int, layer_num: int) -> range:
         """Global layer ids of a pipeline stage; the last stages have the odd layers.
 
-        :raises PlanError: for a rank that is none, or stated counts that are not all layers.
+        :raises PlanError: for a rank that is none, more stages than layers, or stated counts that
+            are not all layers.
         """
+        if self.pp_size > layer_num:
+            raise PlanError(
+                "pp_size",
+                self.pp_size,
+                f"the model has {layer_num} layers, and each stage needs one",
+                f"give at most {layer_num}",
+            )
         if not 0 <= rank < self.pp_size:
             raise PlanError("pp_rank", rank, f"there are {self.pp_size} stages", "count from 0")
         counts = self.pp_layers or self._even(layer_num)

@@ -53,10 +53,12 @@ def plan(
     Every stage has the tokens of the one that fits the fewest, so the plans of all stages agree
     without asking each other; each has the same budget.
 
-    :raises PlanError: for options that cannot be served together, and for too little memory.
+    :raises PlanError: for options that cannot be served together, for a stage that is none, and for
+        too little memory.
     """
-    refuse(shape, options, parallel, platform)
     layer_num = len(shape.layers)
+    parallel.stage(pp_rank, layer_num)
+    refuse(shape, options, parallel, platform)
     stages = [
         _Stage.of(shape, parallel.stage(rank, layer_num), options, parallel, platform)
         for rank in range(parallel.pp_size)

@@ -99,6 +99,7 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
             ["gpt_oss", "--tp", "8", "--dcp", "2"],
             "--dcp=2: allocators of window pairs number the tokens of one rank; give 1, or --no-",
         ),
+        (["llama", "--pp", "2", "--pp-rank", "2"], "--pp-rank=2: there are 2 stages"),
         (["llama", "--compare", "speed=9"], "no option 'speed'; there are"),
         (["llama", "--compare", "tp=many"], "'many' is no value of 'tp'"),
         (["llama", "--window-ratio", "nan"], "--window-ratio=nan"),

@@ -280,6 +280,7 @@ def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: i
             {"prefix_cache": False, "max_running_requests": 50_000},
             "max_running_requests=50000: their state takes",
         ),
+        ("llama", {"pp_size": 33}, {}, "pp_size=33: the model has 32 layers, and each stage"),
         ("lfm2", {}, {"kv_cache_dtype": "mxfp8"}, "of a row share a scale, and head_dim is 80"),
         ("llama", {}, {"kv_cache_dtype": "fp9"}, "kv_cache_dtype='fp9': it is none of its values"),
         ("llama", {}, {"layout": "composite"}, "give one of 'nhd', 'hnd', 'paged_nhd'"),
