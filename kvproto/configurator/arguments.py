@@ -6,16 +6,24 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
-from kvproto.protocols import Fallback
+from kvproto.protocols import DSARows, Fallback
 
 from .elements import KVCacheDtype
-from .options import DSARows, HeadLayout, IndexRows, Role, Rows, WindowStorage
+from .options import (
+    DraftKind,
+    DraftRows,
+    HeadLayout,
+    IndexRows,
+    PoolMemory,
+    Role,
+    Rows,
+    WindowStorage,
+)
 
 __all__ = ["add_plan_arguments"]
 
 _FLOATS = ("float32", "bfloat16", "float16")
 
-_TEXTS = ("memory", "weights", "reserved", "platform")
 _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--tp", 1, "tensor-parallel ranks"),
     ("--pp", 1, "pipeline stages"),
@@ -27,24 +35,37 @@ _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--max-running", None, "requests at once"),
     ("--max-tokens", None, "an upper bound of tokens"),
     ("--chunked-prefill", 8192, "tokens of a prompt at a time, 0 for whole prompts"),
+    ("--host-ratio", None, "tokens to a row of the device, most of them on the host"),
     ("--state-slots", None, "recurrent states kept"),
     ("--draft-tokens", None, "tokens predicted ahead in a step"),
-    ("--draft-layers", None, "layers of the draft, where the config states none"),
+    ("--draft-layers", None, "layers of the draft, where no config states them"),
+    ("--draft-tp", None, "ranks that split the draft's heads, where not all of a layer's"),
+)
+_TEXTS: tuple[tuple[str, str | None, str], ...] = (
+    ("--memory", "80GiB", "of one device"),
+    ("--weights", "0", "bytes of them on one device"),
+    ("--reserved", "0", "bytes taken once caches are sized, as for images"),
+    ("--platform", "cpu", "whose device it is"),
+    ("--draft-config", None, "the config.json of a draft that is a model of its own"),
 )
 _SHARES: tuple[tuple[str, float, str], ...] = (
     ("--static-fraction", 0.9, "share of --memory for weights and caches"),
     ("--window-ratio", 0.8, "window tokens to one full token"),
     ("--state-ratio", 0.9, "bytes of state to one byte of rows"),
 )
-_CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+_CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
+    ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
+    ("--draft-kind", "eagle", get_args(DraftKind), "what predicts tokens"),
     ("--model-dtype", "bfloat16", _FLOATS, "the model's own type"),
     ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
-    ("--dsa-rows", "packed", get_args(DSARows), "fp8 rows beside index keys"),
+    ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
     ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),
     ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),
+    ("--pool-memory", "split", get_args(PoolMemory), "whether pools share one byte buffer"),
+    ("--draft-rows", "own", get_args(DraftRows), "where a draft's rows lie"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (
         "--allocator-fallback",
@@ -60,15 +81,10 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "config", metavar="CONFIG", help="a model's config.json, or an example's name"
     )
-    parser.add_argument("--memory", default="80GiB", help="of one device (80GiB)")
-    parser.add_argument("--weights", default="0", help="bytes of them on one device (0)")
-    parser.add_argument(
-        "--reserved", default="0", help="bytes taken once caches are sized, as for images (0)"
-    )
-    parser.add_argument(
-        "--platform", default="cpu", metavar="NAME", help="whose device it is (cpu)"
-    )
-    readers: dict[str, Callable[[str], Any]] = dict.fromkeys(_TEXTS, str)
+    readers: dict[str, Callable[[str], Any]] = {}
+    for name, word, text in _TEXTS:
+        parser.add_argument(name, default=word, help=_with(text, word))
+        readers[_key(name)] = str
     for name, count, text in _COUNTS:
         parser.add_argument(name, type=int, default=count, metavar="N", help=_with(text, count))
         readers[_key(name)] = int

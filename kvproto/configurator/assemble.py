@@ -7,6 +7,7 @@ from typing import Literal, TypeVar, cast
 
 from kvproto.protocols import (
     AllocatorRequest,
+    HiSparseAllocatorRequest,
     HybridPoolRequest,
     LeafRequest,
     MHALeafRequest,
@@ -118,6 +119,15 @@ def allocator_request(
     if tokens.window and options.page_size == 1 and rings is None:
         return PureSWAAllocatorRequest(
             size_swa=tokens.window, device=options.device, need_sort=need_sort
+        )
+    if options.host_to_device_ratio is not None:
+        return HiSparseAllocatorRequest(
+            size=tokens.full,
+            page_size=options.page_size,
+            device=options.device,
+            need_sort=need_sort,
+            host_to_device_ratio=options.host_to_device_ratio,
+            fallback=options.allocator_fallback,
         )
     scale = parallel.dcp_size
     page_size = options.page_size * scale

@@ -9,6 +9,8 @@ from kvproto.protocols import (
     AllocatorRequest,
     CapabilityError,
     Declined,
+    DSALeafRequest,
+    HiSparse,
     HybridComposite,
     KVLeaf,
     KVPool,
@@ -16,16 +18,19 @@ from kvproto.protocols import (
     NoOpLeafRequest,
     Platform,
     SlotAllocator,
+    SparseIndexLeafRequest,
     StatePool,
     require,
     supports,
 )
 
 from .build_error import BuildError
+from .build_unified import build_unified
 from .built import BuiltPools, RowlessPool, views_of
 from .core import Core
+from .draft_windows import bind_windows
 from .honours import differences
-from .pool_plan import PoolPlan
+from .pool_plan import PlannedPool, PoolPlan
 from .realise import realised
 
 __all__ = ["build"]
@@ -42,16 +47,18 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
     :raises BuildError: for a part that is declined without a fallback, for a leaf that is none or
         holds other than was asked, and for leaves that the core can build nothing over.
     """
+    if plan.unified is not None:
+        return build_unified(plan, plan.unified, platform)
     doors = _Doors(platform, core)
-    pool, rowless = _pool(plan, doors), _rowless(plan, doors)
+    pool, rowless = _pool(plan.pool, doors), _rowless(plan, doors)
     state = _state(plan, pool, core, platform)
-    draft = None
-    if plan.draft is not None:
-        draft = _built(doors.leaf(realised(plan.draft, doors.device)), platform)
+    draft = _pool(plan.draft, doors)
     doors.kvcache = rowless if pool is None else pool
     table = core.request_pool(realised(plan.request_pool, doors.device), state)
     asked = realised(plan.allocator, doors.device)
     allocator = core.allocator(asked, doors.kvcache, table, doors.allocator)
+    if draft is not None:
+        bind_windows(draft, pool, plan.draft_windows)
     return BuiltPools(
         plan=plan,
         pool=pool,
@@ -59,6 +66,7 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
         views=None if pool is None else views_of(pool),
         state=state,
         draft=draft,
+        draft_views=None if draft is None else views_of(draft),
         allocator=_built(allocator, platform),
         request_pool=table,
         notes=tuple(doors.notes),
@@ -85,6 +93,8 @@ class _Doors:
         name = f"{type(request).__name__} on platform '{self.platform.name}'"
         try:
             require(leaf, KVLeaf, for_=name)
+            if _rows_of_some(request):
+                require(leaf, HiSparse, for_=name)
         except CapabilityError as error:
             raise BuildError(str(error)) from error
         other = differences(request, leaf)
@@ -111,10 +121,19 @@ class _Doors:
         )
 
 
-def _pool(plan: PoolPlan, doors: _Doors) -> KVPool | None:
-    if plan.pool is None or isinstance(plan.pool, NoOpLeafRequest):
+def _rows_of_some(request: LeafRequest) -> bool:
+    """Whether the leaf has to find the device slots of ids."""
+    match request:
+        case DSALeafRequest() | SparseIndexLeafRequest():
+            return request.host_to_device_ratio > 1
+        case _:
+            return False
+
+
+def _pool(request: PlannedPool | None, doors: _Doors) -> KVPool | None:
+    if request is None or isinstance(request, NoOpLeafRequest):
         return None
-    asked = realised(plan.pool, doors.device)
+    asked = realised(request, doors.device)
     try:
         return _built(doors.core.pool(asked, doors.leaf), doors.platform)
     except (ValueError, CapabilityError) as error:

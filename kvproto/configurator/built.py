@@ -9,10 +9,10 @@ from typing_extensions import TypeForm
 
 from kvproto.protocols import (
     DeclaresRegions,
+    HiSparse,
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
-    KVLeaf,
     KVPool,
     MLALatent,
     Movable,
@@ -43,6 +43,7 @@ class Views:
 
     swa: SWAComposite | None
     ring: RequestRingSWA | None
+    hisparse: HiSparse | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
     movable: Movable | None
@@ -87,7 +88,8 @@ class RowlessPool(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPools:
     """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing; a
-    plan without rows has `rowless` in place of them.
+    plan without rows has `rowless` in place of them. `draft` and `draft_views` are None where
+    nothing is drafted.
 
     `notes` say what was built by another than the platform, a line each.
     """
@@ -97,7 +99,8 @@ class BuiltPools:
     rowless: RowlessPool | None
     views: Views | None
     state: StatePool | None
-    draft: KVLeaf | None
+    draft: KVPool | None
+    draft_views: Views | None
     allocator: SlotAllocator
     request_pool: RequestPool
     notes: tuple[str, ...]
@@ -108,6 +111,7 @@ def views_of(pool: KVPool) -> Views:
     return Views(
         swa=_bound(pool, SWAComposite),
         ring=_bound(pool, RequestRingSWA),
+        hisparse=_bound(pool, HiSparse),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
         movable=_bound(pool, Movable),

@@ -16,6 +16,8 @@ from kvproto.protocols import (
     StatePoolRequest,
 )
 
+from .device_subset import ids_per_row
+from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
 from .options import ServingOptions
@@ -108,6 +110,7 @@ class _Maker:
             head_num=geometry.heads_of_rank(self.parallel.head_ranks),
             head_dim=geometry.head_dim,
             idx_head_dim=index.head_dim,
+            host_to_device_ratio=ids_per_row(self.options),
             index_dtype=self._index_dtype(),
             dense_layer_ids=tuple(i for i in layer_ids if i not in keyed),
             sparse_layer_ids=keyed,
@@ -133,7 +136,7 @@ class _Maker:
     ) -> DSALeafRequest:
         shared = tuple(i not in self.stage.keyed for i in layer_ids)
         common = self._common(layer_ids)
-        if self._packs(geometry):
+        if fp8_rows(geometry, self.options, self.platform) == "packed":
             common["quant_scheme"] = "dsa_fp8_packed"
         return DSALeafRequest(
             **common,
@@ -141,6 +144,7 @@ class _Maker:
             qk_rope_head_dim=geometry.qk_rope_head_dim,
             index_head_dim=index.head_dim,
             skip_topk_layers=shared if any(shared) else (),
+            host_to_device_ratio=ids_per_row(self.options),
             **self._pooling(index),
         )
 
@@ -171,11 +175,6 @@ class _Maker:
             "tail_extra_slots": 0 if speculative is None else speculative.draft_tokens,
             "max_running_requests": running + self.options.rows_to_come,
         }
-
-    def _packs(self, geometry: LatentGeometry) -> bool:
-        """Whether rows carry their own scales: e4m3fn, for kernels that do not read raw rows."""
-        packed = self.options.kv_cache_dtype == "fp8_e4m3" and self.options.dsa_rows == "packed"
-        return packed and self.platform.fp8_variant == "e4m3fn"
 
     def _common(self, layer_ids: tuple[int, ...]) -> dict[str, Any]:
         dtype, scheme = self._stored()

@@ -7,12 +7,12 @@ from typing import Literal
 
 from kvproto.protocols import (
     HybridPoolRequest,
-    LeafRequest,
     NoOpLeafRequest,
     PoolRequest,
     StatePoolRequest,
     SWAPoolRequest,
     SWARingPoolRequest,
+    UnifiedBufferRequest,
     bytes_of_pool,
     bytes_of_state,
     bytes_per_state_slot,
@@ -20,9 +20,9 @@ from kvproto.protocols import (
 
 __all__ = ["Part", "Share", "shares_of"]
 
-Part = Literal["full", "window", "draft", "state", "draft_scratch", "unused"]
+Part = Literal["full", "window", "draft", "state", "draft_scratch", "growth", "unused"]
 """Rows of full layers, of windowed ones, of the draft; state of requests; scratch of verification;
-what is left over."""
+bytes of a unified buffer for whichever of these grows; what is left over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,14 @@ class Share:
 def shares_of(
     pool: PoolRequest | SWARingPoolRequest | NoOpLeafRequest | None,
     state: StatePoolRequest | None,
-    draft: LeafRequest | None,
+    draft: PoolRequest | None,
     cache_bytes: int,
+    unified: UnifiedBufferRequest | None = None,
 ) -> tuple[Share, ...]:
-    """The parts that have bytes, as the requests ask for them, and what is left of the budget."""
+    """The parts that have bytes, as the requests ask for them, and what is left of the budget.
+
+    A unified buffer's padding counts as growth.
+    """
     full, window = _rows(pool)
     slots = 0 if state is None else (state.size + 1) * bytes_per_state_slot(state)
     scratch = 0 if state is None else bytes_of_state(state) - slots
@@ -50,6 +54,8 @@ def shares_of(
         "state": slots,
         "draft_scratch": scratch,
     }
+    if unified is not None:
+        parts["growth"] = unified.total_bytes - sum(parts.values()) + scratch
     used = tuple(Share(part=part, bytes=amount) for part, amount in parts.items() if amount)
     left = cache_bytes - sum(parts.values())
     return (*used, Share(part="unused", bytes=left))

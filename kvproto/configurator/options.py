@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from kvproto.protocols import ElementType, Fallback
+from kvproto.protocols import DSARows, ElementType, Fallback
 
 from .elements import KVCacheDtype
 from .plan_error import PlanError
 
 __all__ = [
-    "DSARows",
+    "DraftKind",
+    "DraftRows",
     "HeadLayout",
     "IndexRows",
+    "PoolMemory",
     "Role",
     "Rows",
     "ServingOptions",
@@ -38,11 +40,14 @@ Rows = Literal["kept", "none"]
 WindowStorage = Literal["paged", "ring"]
 """Whether windows take pages beside those of the full context, or each request has a ring."""
 
+PoolMemory = Literal["split", "unified"]
+"""Whether each pool has memory of its own, or slots of all are lent from one byte buffer."""
+
+DraftRows = Literal["own", "fused"]
+"""Whether a draft has a pool of its own, or its rows lie in the model's pages."""
+
 DraftKind = Literal["eagle", "standalone", "dflash", "ngram"]
 """What predicts tokens ahead; `ngram` has no cache of its own."""
-
-DSARows = Literal["packed", "raw"]
-"""How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
 
 IndexRows = Literal["model", "cache"]
 """What index rows beside rows of heads are stored in: the model's own type, or that of the rows."""
@@ -79,8 +84,11 @@ class StateOptions:
 class SpeculativeOptions:
     """Tokens predicted ahead: `draft_tokens` a step, in `steps` steps of `topk` branches.
 
-    `draft_layers` are the layers of the draft's own cache, which have the geometry of the
-    model's attending layers; None takes the count that the model's config states.
+    `draft_layers` are the layers of the draft's own cache; None takes the count that its config
+    states, or the model's where it has none of its own. `draft_kv_cache_dtype` is what its rows
+    are stored in, None for what the model's are. `draft_attn_tp_size` ranks split its heads, None
+    for as many as split a layer's attention. `draft_rows` fused lie in the pages of a unified
+    buffer.
     """
 
     kind: DraftKind
@@ -88,11 +96,17 @@ class SpeculativeOptions:
     steps: int = 1
     topk: int = 1
     draft_layers: int | None = None
+    draft_kv_cache_dtype: KVCacheDtype | None = None
+    draft_attn_tp_size: int | None = None
+    draft_rows: DraftRows = "own"
 
     def __post_init__(self) -> None:
-        for name in ("draft_tokens", "steps", "topk"):
+        for name in ("draft_tokens", "steps", "topk", "draft_layers", "draft_attn_tp_size"):
             _at_least_one(name, getattr(self, name))
         _one_of("kind", self.kind, DraftKind)
+        _one_of("draft_rows", self.draft_rows, DraftRows)
+        if self.draft_kv_cache_dtype is not None:
+            _one_of("draft_kv_cache_dtype", self.draft_kv_cache_dtype, KVCacheDtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +116,16 @@ class ServingOptions:
     `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
     `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
     every `window_eviction_interval` steps. `chunked_prefill_size` None has prompts whole.
-    `allocator_fallback` is `none` where slots must be the platform's own allocator's.
+    `host_to_device_ratio` is how many ids are lent to a row of the device, most of whose tokens are
+    on the host; None keeps all of them on the device. `allocator_fallback` is `none` where slots
+    must be the platform's own allocator's.
     """
 
     page_size: int = 1
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
     layout: HeadLayout = "nhd"
-    dsa_rows: DSARows = "packed"
+    dsa_rows: DSARows | None = None
     index_rows: IndexRows = "model"
     device: str = "cpu"
     role: Role = "unified"
@@ -117,7 +133,9 @@ class ServingOptions:
     overlap_schedule: bool = True
     window_pools: bool = True
     window_storage: WindowStorage = "paged"
+    pool_memory: PoolMemory = "split"
     rows: Rows = "kept"
+    host_to_device_ratio: int | None = None
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
     chunked_prefill_size: int | None = 8192
@@ -140,12 +158,21 @@ class ServingOptions:
             _at_least_one(name, getattr(self, name))
         for name, domain in _DOMAINS.items():
             _one_of(name, getattr(self, name), domain)
+        if self.dsa_rows is not None:
+            _one_of("dsa_rows", self.dsa_rows, DSARows)
         if not 0 < self.swa_full_tokens_ratio <= 1:
             raise PlanError(
                 "swa_full_tokens_ratio",
                 self.swa_full_tokens_ratio,
                 "it is the window pool's tokens to one of the full pool",
                 "give more than 0 and at most 1",
+            )
+        if self.host_to_device_ratio is not None and self.host_to_device_ratio < 2:
+            raise PlanError(
+                "host_to_device_ratio",
+                self.host_to_device_ratio,
+                "it is the tokens that a row of the device stands for",
+                "give at least 2, or leave it out to keep every token on the device",
             )
         if self.pre_alloc_size < 0:
             raise PlanError(
@@ -166,11 +193,11 @@ _DOMAINS: dict[str, Any] = {
     "kv_cache_dtype": KVCacheDtype,
     "model_dtype": ElementType,
     "layout": HeadLayout,
-    "dsa_rows": DSARows,
     "index_rows": IndexRows,
     "role": Role,
     "rows": Rows,
     "window_storage": WindowStorage,
+    "pool_memory": PoolMemory,
     "allocator_fallback": Fallback,
 }
 

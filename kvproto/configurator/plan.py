@@ -17,22 +17,24 @@ from kvproto.protocols import (
     bytes_per_token,
 )
 
-from .assemble import allocator_request, pool_request, request_pool_request, sized
+from .assemble import allocator_request, pool_request, request_pool_request
 from .budget import MemoryBudget
 from .concurrency import concurrency
-from .drafts import draft_leaf
+from .device_subset import ids_per_row
+from .drafts import DraftRequests, draft_requests
 from .in_tree import CPU
 from .leaves import LeafRequests, leaf_requests
 from .ledger import shares_of
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
-from .pool_plan import PoolPlan
+from .pool_plan import DraftWindows, PoolPlan
 from .refusals import refuse
 from .shape import ModelShape
 from .stage import Stage
 from .state_budget import StateSizes, check_state_fits, slots_per_request, state_sizes
 from .token_budget import TokenCosts, Tokens, aligned, fit_beside, fit_tokens, with_ratio
+from .unified import UnifiedParts, unified_costs, unified_request
 from .window_demand import window_demand
 from .window_ring import fit_beside_rings, window_rings
 
@@ -47,8 +49,12 @@ def plan(
     *,
     platform: PlatformCapabilities = CPU,
     pp_rank: int = 0,
+    draft_shape: ModelShape | None = None,
 ) -> PoolPlan:
     """What one pipeline stage builds in its memory.
+
+    `draft_shape` is what predicts tokens ahead where that is a model of its own; the draft that
+    `options.speculative` asks for is one of the model's own layers without it.
 
     Every stage has the tokens of the one that fits the fewest, so the plans of all stages agree
     without asking each other; each has the same budget.
@@ -60,7 +66,7 @@ def plan(
     parallel.stage(pp_rank, layer_num)
     refuse(shape, options, parallel, platform)
     stages = [
-        _Stage.of(shape, parallel.stage(rank, layer_num), options, parallel, platform)
+        _Stage.of(shape, draft_shape, parallel.stage(rank, layer_num), options, parallel, platform)
         for rank in range(parallel.pp_size)
     ]
     state = _common_state(stages, budget.cache_bytes, options, parallel)
@@ -79,7 +85,7 @@ class _Stage:
 
     stage: Stage
     leaves: LeafRequests
-    draft: LeafRequest | None
+    draft: DraftRequests | None
     costs: TokenCosts
     slot_bytes: int
 
@@ -87,6 +93,7 @@ class _Stage:
     def of(
         cls,
         shape: ModelShape,
+        draft_shape: ModelShape | None,
         layers: range,
         options: ServingOptions,
         parallel: ParallelLayout,
@@ -94,15 +101,9 @@ class _Stage:
     ) -> _Stage:
         stage = Stage.of(shape, layers, options)
         leaves = leaf_requests(shape, stage, options, parallel, platform)
-        draft = draft_leaf(shape, options, leaves, last=layers.stop == len(shape.layers))
-        costs = TokenCosts(
-            full=_cost(leaves.full),
-            window=_cost(leaves.window),
-            draft=_cost(draft),
-            page_size=options.page_size,
-            draft_scale=parallel.dcp_size,
-            fixed=_rings(leaves.full) + _rings(draft),
-        )
+        last = layers.stop == len(shape.layers)
+        draft = draft_requests(shape, draft_shape, options, parallel, platform, last=last)
+        costs = _costs(leaves, draft, options, parallel)
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
 
@@ -132,6 +133,27 @@ class _Stage:
         if demand is not None and self.costs.full and self.costs.window:
             return fit_beside(left, self.costs, demand)
         return fit_tokens(left, self.costs, options.swa_full_tokens_ratio)
+
+
+def _costs(
+    leaves: LeafRequests,
+    draft: DraftRequests | None,
+    options: ServingOptions,
+    parallel: ParallelLayout,
+) -> TokenCosts:
+    if options.pool_memory == "unified":
+        return unified_costs(leaves, draft, options)
+    full = None if draft is None else draft.full
+    window = None if draft is None else draft.window
+    shared = draft is not None and draft.windows == "shared"
+    return TokenCosts(
+        full=_cost(leaves.full),
+        window=_cost(leaves.window) + (_cost(window) if shared else 0),
+        draft=_cost(full) + (0 if shared else _cost(window)),
+        page_size=options.page_size,
+        draft_scale=parallel.dcp_size * ids_per_row(options),
+        fixed=_rings(leaves.full) + _rings(full),
+    )
 
 
 def _cost(request: LeafRequest | None) -> int:
@@ -235,10 +257,7 @@ def _planned(
         _context(shape, options),
         None if state is None else state.slots,
     )
-    draft = None
-    if stage.draft is not None:
-        scale = parallel.dcp_size
-        draft = sized(stage.draft, tokens.capacity * scale, options.page_size * scale)
+    drafts = stage.draft
     rings = window_rings(shape, options, parallel)
     if rings is not None:
         rings = rings.for_requests(running.max_running_requests, options)
@@ -246,7 +265,17 @@ def _planned(
     table = request_pool_request(
         running, options, _context(shape, options), planned_state, stage.stage.layers.start
     )
+    draft = (
+        None if drafts is None else drafts.sized(tokens, parallel.dcp_size * ids_per_row(options))
+    )
     pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
+    allocator = allocator_request(tokens, table, rings, options, parallel)
+    windows: DraftWindows = "none" if drafts is None else drafts.windows
+    unified = None
+    if options.pool_memory == "unified":
+        whole = options.max_total_tokens is None and parallel.pp_size == 1
+        parts = UnifiedParts(pool, planned_state, allocator, table, draft, windows)
+        unified = unified_request(parts, budget.cache_bytes if whole else None)
     return PoolPlan(
         model_type=shape.model_type,
         layers=(stage.stage.layers.start, stage.stage.layers.stop),
@@ -256,10 +285,12 @@ def _planned(
         pool=pool,
         state=planned_state,
         draft=draft,
-        allocator=allocator_request(tokens, table, rings, options, parallel),
+        draft_windows=windows,
+        allocator=allocator,
         request_pool=table,
+        unified=unified,
         concurrency=running,
-        shares=shares_of(pool, planned_state, draft, budget.cache_bytes),
+        shares=shares_of(pool, planned_state, draft, budget.cache_bytes, unified),
     )
 
 

@@ -10,6 +10,7 @@ from kvproto.protocols import (
     AllocatorRequest,
     DSALeafRequest,
     ElementType,
+    HiSparseAllocatorRequest,
     HybridPoolRequest,
     MHALeafRequest,
     MLALeafRequest,
@@ -23,6 +24,7 @@ from kvproto.protocols import (
     SWAPoolRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
+    UnifiedBufferRequest,
 )
 
 from .concurrency import Concurrency
@@ -42,6 +44,7 @@ _KINDS: dict[str, type] = {
         AllocatorRequest,
         Concurrency,
         DSALeafRequest,
+        HiSparseAllocatorRequest,
         HybridPoolRequest,
         MHALeafRequest,
         MLALeafRequest,
@@ -58,6 +61,7 @@ _KINDS: dict[str, type] = {
         StatePoolRequest,
         StateRequestPoolRequest,
         Tokens,
+        UnifiedBufferRequest,
     )
 }
 _DTYPE = "dtype"

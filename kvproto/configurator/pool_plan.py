@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from kvproto.protocols import (
     AllocatorRequest,
-    LeafRequest,
+    HiSparseAllocatorRequest,
     NoOpLeafRequest,
     PoolRequest,
     PureSWAAllocatorRequest,
@@ -17,25 +17,35 @@ from kvproto.protocols import (
     SWAAllocatorRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
+    UnifiedBufferRequest,
 )
 
 from .concurrency import Concurrency
 from .ledger import Share
 from .token_budget import Tokens
 
-__all__ = ["PlannedAllocator", "PlannedPool", "PlannedTable", "PoolPlan"]
+__all__ = ["DraftWindows", "PlannedAllocator", "PlannedPool", "PlannedTable", "PoolPlan"]
 
 PlannedPool: TypeAlias = PoolRequest | SWARingPoolRequest | NoOpLeafRequest
 """A leaf or a composite, a full leaf beside rings, or what stands for rows that nobody keeps."""
 
 PlannedAllocator: TypeAlias = (
-    AllocatorRequest | SWAAllocatorRequest | PureSWAAllocatorRequest | SWARingAllocatorRequest
+    AllocatorRequest
+    | SWAAllocatorRequest
+    | PureSWAAllocatorRequest
+    | SWARingAllocatorRequest
+    | HiSparseAllocatorRequest
 )
-"""One space of slots, a full space with a window space beside it, a window space alone, or a full
-space whose requests have rings."""
+"""One space of slots, a full space with a window space beside it, a window space alone, a full
+space whose requests have rings, or a space of ids over fewer slots of the device."""
 
 PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
 """Rows of token slots, with a slot of state to each where layers recur."""
+
+
+DraftWindows = Literal["none", "shared", "own"]
+"""Where rows of a draft's windowed layers are: in no slots, in those that the allocator gives the
+model's windows, or each at the number of its location (`own`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +55,12 @@ class PoolPlan:
     `layers` are the stage's global ids, from the first to one past the last. `pool` is None for
     a stage whose layers keep nothing. `state` is the recurrent state, which the rows of
     `request_pool` have slots of, and which is a part of `pool` unless that is a window pair.
-    `draft` is the leaf of the layers that predict ahead: it spans every location, as the
-    allocator numbers them, and needs no allocator of its own. `shares` add up to
-    `cache_bytes`. `bytes_per_token` counts a full token with the window and draft tokens
-    that go with it, rounded up.
+    `draft` is the pool of the layers that predict ahead, a leaf or a window pair: it spans every
+    location, as the allocator numbers them, and needs no allocator of its own. `draft_windows`
+    says which window slot goes with a location. `unified` is the one buffer that all of these
+    share, None where each has memory of its own. `shares` add up to `cache_bytes`.
+    `bytes_per_token` counts a full token with the window and draft tokens that go with it,
+    rounded up.
     """
 
     model_type: str
@@ -58,9 +70,11 @@ class PoolPlan:
     tokens: Tokens
     pool: PlannedPool | None
     state: StatePoolRequest | None
-    draft: LeafRequest | None
+    draft: PoolRequest | None
+    draft_windows: DraftWindows
     allocator: PlannedAllocator
     request_pool: PlannedTable
+    unified: UnifiedBufferRequest | None
     concurrency: Concurrency
     shares: tuple[Share, ...]
 

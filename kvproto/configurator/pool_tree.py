@@ -9,6 +9,7 @@ from kvproto.protocols import (
     AllocatorRequest,
     DSALeafRequest,
     Fallback,
+    HiSparseAllocatorRequest,
     HybridPoolRequest,
     LeafRequest,
     MHALeafRequest,
@@ -56,10 +57,23 @@ def pool_tree(plan: PoolPlan) -> Tree:
             tree.add(_leaf(leaf))
     if plan.state is not None and not isinstance(plan.pool, HybridPoolRequest):
         tree.add(f"state: {_state(plan.state)}")
-    if plan.draft is not None:
-        tree.add(f"draft: {_leaf(plan.draft)}")
+    _draft(plan, tree)
     tree.add(f"allocator: {_allocator(plan.allocator)}")
     return tree
+
+
+def _draft(plan: PoolPlan, tree: Tree) -> None:
+    match plan.draft:
+        case None:
+            pass
+        case SWAPoolRequest(full=full, window=window):
+            pair = tree.add("draft: window pair")
+            if full.layer_num:
+                pair.add(f"full: {_leaf(full)}")
+            slots = "the model's slots" if plan.draft_windows == "shared" else "slots of its own"
+            pair.add(f"window, in {slots}: {_leaf(window)}")
+        case HybridPoolRequest(full=leaf) | leaf:
+            tree.add(f"draft: {_leaf(leaf)}")
 
 
 def _allocator(asked: PlannedAllocator) -> str:
@@ -70,6 +84,10 @@ def _allocator(asked: PlannedAllocator) -> str:
             full = _pages(asked.size, asked.page_size)
             window = _pages(asked.size_swa, asked.page_size)
             return f"full {full}, window {window}" + _or_the_core(asked.fallback)
+        case HiSparseAllocatorRequest():
+            ids = _pages(asked.size_logical, asked.page_size)
+            device = _pages(asked.size, asked.page_size)
+            return f"ids for {ids}, {device} on the device" + _or_the_core(asked.fallback)
         case SWARingAllocatorRequest(full=full):
             rings = f"a ring of {asked.swa_req_ring_size:,} window slots for each request"
             return f"{_pages(full.size, full.page_size)}, {rings}" + _or_the_core(full.fallback)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities
 
+from .device_subset import refuse_subsets
 from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
 from .no_rows import refuse_readers_of_rows
 from .options import ServingOptions
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .shape import ModelShape
+from .unified_refusals import refuse_unified
 
-__all__ = ["refuse"]
+__all__ = ["refuse", "refuse_parts_of_blocks"]
 
 
 def refuse(
@@ -41,9 +43,9 @@ def refuse(
             "use a platform that does",
         )
     refuse_readers_of_rows(shape, options, parallel)
-    for geometry in (shape.attention, shape.window_attention):
-        if geometry is not None:
-            _refuse_parts_of_blocks(geometry, options)
+    refuse_subsets(shape, options)
+    refuse_unified(shape, options, parallel, platform)
+    refuse_parts_of_blocks(shape, options)
     if parallel.dcp_size > 1 and shape.index is not None:
         raise PlanError(
             "dcp_size",
@@ -60,12 +62,18 @@ def refuse(
         )
 
 
-def _refuse_parts_of_blocks(geometry: AttentionGeometry, options: ServingOptions) -> None:
+def refuse_parts_of_blocks(shape: ModelShape, options: ServingOptions) -> None:
+    """Nothing, or a scheme whose blocks the rows are no multiple of.
+
+    :raises PlanError: naming the width.
+    """
     scheme = options.kv_cache_dtype
     if scheme not in SCALE_BLOCKS:
         return
     block = SCALE_BLOCKS[scheme]
-    for name, width in _widths(geometry).items():
+    rows = (shape.attention, shape.window_attention)
+    widths = [each for geometry in rows if geometry for each in _widths(geometry).items()]
+    for name, width in widths:
         if width % block:
             raise PlanError(
                 "kv_cache_dtype",

@@ -23,6 +23,7 @@ _NAMES: dict[Part, str] = {
     "draft": "draft rows",
     "state": "recurrent state",
     "draft_scratch": "draft scratch",
+    "growth": "whichever grows",
     "unused": "unused",
 }
 _STYLES: dict[Part, str] = {
@@ -31,6 +32,7 @@ _STYLES: dict[Part, str] = {
     "draft": "magenta",
     "state": "green",
     "draft_scratch": "yellow",
+    "growth": "bright_black",
     "unused": "dim",
 }
 _KNOBS: dict[Limit, str] = {

@@ -39,7 +39,8 @@ class ModelShape:
     state, which may attend as well. `attention` is the geometry of every layer that attends but
     the windowed ones, which have `window_attention`; `window` is their length in tokens.
     `reused_choice_ids` are indexed layers without index keys: they take an earlier layer's
-    choice. `draft_layers` counts the layers that predict further tokens, which `layers` leaves out.
+    choice. `draft_layers` counts the layers that predict further tokens, which `layers` leaves out;
+    those of `draft_window_ids`, counted from 0, attend to the window.
     """
 
     model_type: str
@@ -53,6 +54,7 @@ class ModelShape:
     state: StateGeometry | None = None
     state_layer_ids: tuple[int, ...] = ()
     draft_layers: int = 0
+    draft_window_ids: tuple[int, ...] = ()
     context_len: int | None = None
 
     @classmethod
@@ -79,12 +81,18 @@ class ModelShape:
             state=state_geometry(fields) if recurrent else None,
             state_layer_ids=recurrent,
             draft_layers=fields.integer("num_nextn_predict_layers") or 0,
+            draft_window_ids=fields.integers("mtp_local_layer_ids") or () if windowed else (),
             context_len=fields.integer("max_position_embeddings", "model_max_length"),
         )
 
     def ids(self, *kinds: LayerKind) -> tuple[int, ...]:
         """Global ids of the layers of these kinds, ascending."""
         return tuple(i for i, kind in enumerate(self.layers) if kind in kinds)
+
+    @property
+    def attending(self) -> tuple[int, ...]:
+        """Global ids of the layers that keep rows of tokens."""
+        return self.ids("full", "sliding", "chunked", "indexed", "compressed")
 
     @property
     def is_latent(self) -> bool:

@@ -106,6 +106,8 @@ def apply_expectations(
 ) -> list[LawResult]:
     """Mark failures that were expected, and laws that passed everywhere although they should not.
 
+    Where such a law was not asked, the result says that it was said to fail.
+
     :raises BadInput: for an expected failure of a law that bound nothing in this run.
     """
     for law, known in expected.items():
@@ -120,6 +122,8 @@ def apply_expectations(
 def _marked(result: LawResult, known: ExpectedFailure, failed: bool) -> LawResult:
     if result.status == "failed":
         return replace(result, status="expected", note=known.reason)
+    if result.status == "not asked":
+        return replace(result, note=f"{result.note}; said to fail: {known.reason}")
     if failed or result.status == "blocked":
         return result
     return replace(result, status="unexpected", note=f"said to fail: {known.reason}")

@@ -20,7 +20,8 @@ _CORE = {KVPool, KVLeaf, SlotAllocator}
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """`run` takes a fresh subject on a bench and returns, or raises `LawBroken` (`broken.py`).
+    """`run` takes a fresh subject on a bench and returns, or raises `LawBroken` (`broken.py`), or
+    `NotAsked` (`not_asked.py`) where it comes to nothing that it could ask.
 
     The law binds every subject on a bench of class `bench` that has all `capabilities`, for the
     requests `applies` accepts. `claim` says what holds, `check` where to look when it does not,

@@ -97,10 +97,10 @@ PROFILES = (
 
 @dataclass(frozen=True, slots=True)
 class ProfileVerdict:
-    """The answer for one consumer, and what it lacks where that is no.
+    """The answer for one consumer; `lacks` says what it lacks, or what was never asked for it.
 
     `expected`: only failures that the vendor announced stand against it. `not asked`: its laws
-    were not part of the run.
+    were not part of the run, or had nothing to ask.
     """
 
     profile: str
@@ -118,7 +118,8 @@ def _verdict(profile: Profile, subject: Subject, results: Sequence[LawResult]) -
     missing = [name for name in profile.needs if not subject.has(name)]
     if missing:
         return ProfileVerdict(profile.name, "no", f"needs {', '.join(missing)}")
-    asked = [r for r in results if profile.counts(r.rule)]
+    mine = [r for r in results if profile.counts(r.rule)]
+    asked = [r for r in mine if r.status != "not asked"]
     broken = _laws(asked, "failed", "unexpected")
     if broken:
         return ProfileVerdict(profile.name, "no", f"breaks {', '.join(broken)}")
@@ -127,7 +128,9 @@ def _verdict(profile: Profile, subject: Subject, results: Sequence[LawResult]) -
     if known := _laws(asked, "expected"):
         return ProfileVerdict(profile.name, "expected", f"breaks {', '.join(known)}, as announced")
     own = any(r.rule.family in profile.families for r in asked)
-    return ProfileVerdict(profile.name, "yes" if own else "not asked")
+    never = set(_laws(mine, "not asked")) - {r.law for r in asked}
+    told = f"never asked: {', '.join(sorted(never))}" if never else ""
+    return ProfileVerdict(profile.name, "yes" if own else "not asked", told)
 
 
 def _laws(results: Sequence[LawResult], *statuses: str) -> list[str]:

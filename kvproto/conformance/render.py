@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -41,6 +43,8 @@ def print_report(report: Report, console: Console, *, asked: frozenset[str] = fr
         _print_subject(report, subject, console, asked)
     if claims := report.by_law("claims"):
         console.print(_laws(claims))
+    for line in _unasked(report):
+        console.print(line)
     for subject_name in dict.fromkeys(r.subject for r in report.results):
         for results in report.by_law(subject_name).values():
             shown = [r for r in results if r.finding is not None or r.status == "unexpected"]
@@ -97,16 +101,34 @@ def _judged(report: Report, subject: Subject, verdict: CapabilityVerdict) -> str
         return f"detected; breaks {', '.join(broken)}"
     if any(worst_status(v) == "blocked" for v in results.values()):
         return "detected; not judged, its laws were blocked"
-    return f"detected; {_count(len(results), 'law')} kept" if results else "detected; no law here"
+    if not results:
+        return "detected; no law here"
+    kept = sum(worst_status(v) != "not asked" for v in results.values())
+    unasked = f", {len(results) - kept} not asked" if kept < len(results) else ""
+    return f"detected; {_count(kept, 'law')} kept{unasked}"
 
 
 def _laws(results: dict[str, list[LawResult]]) -> Table:
     table = Table("", "law", "kept in", "claim", box=None, pad_edge=False)
     for law, each in results.items():
         passed = sum(r.status in ("passed", "passed-by-fallback") for r in each)
-        kept = f"{passed} of {len(each)}"
+        unasked = sum(r.status == "not asked" for r in each)
+        kept = f"{passed} of {len(each) - unasked}" if unasked < len(each) else "not asked"
+        kept += f", {unasked} not asked" if 0 < unasked < len(each) else ""
         table.add_row(_mark(worst_status(each)), law, kept, Text(each[0].rule.claim))
     return table
+
+
+def _unasked(report: Report) -> Iterator[Text]:
+    """A line for each law and reason, and one for each core law that was never asked."""
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for each in report.not_asked:
+        reasons.setdefault((each.subject, each.law, each.note), []).append(each.spec)
+    for (subject, law, reason), specs in reasons.items():
+        where = _count(len(specs), "geometry", "geometries")
+        yield Text(f"· {law} not asked of {subject} in {where}: {reason}", style="dim")
+    for subject, law in report.core_never_asked:
+        yield Text(f"· core law {law} was never asked of {subject}", style="yellow")
 
 
 def _print_failure(report: Report, failed: list[LawResult], tried: int, console: Console) -> None:
@@ -137,9 +159,10 @@ def _print_failure(report: Report, failed: list[LawResult], tried: int, console:
 
 
 def _last_line(report: Report) -> Text:
-    if not report.results:
+    if not report.executed:
         return Text("\nno law ran: nothing was proven", style="bold red")
-    by_status = {law: worst_status(results) for law, results in report.by_law().items()}
+    every = {law: worst_status(results) for law, results in report.by_law().items()}
+    by_status = {law: status for law, status in every.items() if status != "not asked"}
     ran = _count(len(by_status), "law")
     broken = [law for law, s in by_status.items() if s in ("failed", "unexpected")]
     rest = [
@@ -147,10 +170,13 @@ def _last_line(report: Report) -> Text:
         for word, status in (("blocked", "blocked"), ("expected", "expected"), ("advisory",) * 2)
         if (count := sum(s == status for s in by_status.values()))
     ]
+    unasked = len(every) - len(by_status)
     note = f", {', '.join(rest)}" if rest else ""
+    known = " or known" if rest else ""
+    note += f", {unasked} not asked" if unasked else ""
     if broken:
         return Text(f"\n{len(broken)} of {ran} broken{note}", style="bold red")
-    return Text(f"\nall {ran} kept{note and ' or known'}{note}", style="bold green")
+    return Text(f"\nall {ran} kept{known}{note}", style="bold green")
 
 
 def _mark(state: str) -> Text:

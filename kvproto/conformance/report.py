@@ -11,12 +11,20 @@ from .law import LAWS, Law
 __all__ = ["Finding", "LawResult", "LawStatus", "Report", "Subject"]
 
 LawStatus = Literal[
-    "passed", "passed-by-fallback", "failed", "blocked", "expected", "unexpected", "advisory"
+    "passed",
+    "passed-by-fallback",
+    "failed",
+    "blocked",
+    "not asked",
+    "expected",
+    "unexpected",
+    "advisory",
 ]
 """`passed-by-fallback`: with bytes read behind the pool's own doors, or with torch operations where
 Triton kernels were wanted; the note says so then. `expected`: failed as the
 vendor said it would. `unexpected`: passed although it was said to fail. `advisory`: failed, but is
-newer than the version of the laws that the vendor pins. `blocked`: not run."""
+newer than the version of the laws that the vendor pins. `blocked`: not run. `not asked`: the pool
+or its factory left the law nothing to ask, so that it is neither kept nor broken."""
 
 _COUNTS_AGAINST: frozenset[LawStatus] = frozenset({"failed", "unexpected"})
 
@@ -32,10 +40,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """One law on one spec. `finding` is set unless it passed or was blocked.
+    """One law on one spec. `finding` is set unless it passed, was blocked or not asked.
 
-    `note` says which law blocked it, why its failure was expected, or what a passing law tells of
-    its run.
+    `note` says which law blocked it, why it could not be asked, why its failure was expected, or
+    what a passing law tells of its run.
     """
 
     rule: Law
@@ -109,13 +117,30 @@ class Report:
     @property
     def ok(self) -> bool:
         """Did some law run, and none fail that was not expected to?"""
-        return any(r.status != "blocked" for r in self.results) and not self.failures
+        return self.executed and not self.failures
+
+    @property
+    def executed(self) -> bool:
+        """Did some law put its question to a pool?"""
+        return any(r.status not in ("blocked", "not asked") for r in self.results)
 
     @property
     def conformant(self) -> bool:
-        """`ok`, and no failure was merely expected or advisory."""
-        passed = ("passed", "passed-by-fallback")
-        return self.ok and all(r.status in passed for r in self.results)
+        """`ok`, and no failure was merely expected or advisory. What was not asked is none."""
+        good = ("passed", "passed-by-fallback", "not asked")
+        return self.ok and all(r.status in good for r in self.results)
+
+    @property
+    def not_asked(self) -> list[LawResult]:
+        """The results of laws that had nothing to ask, in the order they were run."""
+        return [r for r in self.results if r.status == "not asked"]
+
+    @property
+    def core_never_asked(self) -> list[tuple[str, str]]:
+        """Subject and id of core laws that bind it and were asked of none of its geometries."""
+        core = [(r.subject, r.law, r.status) for r in self.results if r.rule.level == "core"]
+        asked = {(subject, law) for subject, law, status in core if status != "not asked"}
+        return list(dict.fromkeys((s, law) for s, law, _ in core if (s, law) not in asked))
 
     def again(self, result: LawResult) -> str:
         """The command that runs a law again, on the same pool."""

@@ -15,7 +15,7 @@ from .report import LawResult, Report, Subject
 
 __all__ = ["SCHEMA", "report_data", "report_json"]
 
-SCHEMA = "kvproto-report/1"
+SCHEMA = "kvproto-report/2"
 """Changes when a reader of the old form would misread the new one."""
 
 
@@ -38,6 +38,9 @@ def report_data(report: Report) -> dict[str, Any]:
         "conformant": report.conformant,
         "subjects": [_subject(report, subject) for subject in report.subjects],
         "results": [_result(result) for result in report.results],
+        "core_never_asked": [
+            {"class": subject, "law": law} for subject, law in report.core_never_asked
+        ],
         "declined": [{"spec": spec, "reason": reason} for spec, reason in report.declined],
     }
 

@@ -20,6 +20,7 @@ from .guarded_memory import GuardedMemory
 from .isolated import Isolation, run_in_child
 from .law import Law
 from .needs import in_order_of_needs
+from .not_asked import NotAsked
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
 from .report import Finding, LawResult, LawStatus
@@ -159,6 +160,8 @@ def _judge(built: Built, law: Law, seed: int) -> _Verdict:
             law.run(bench)
     except LawBroken as broken:
         return "failed", Finding(broken.call, broken.expected, broken.got), ""
+    except NotAsked as unasked:
+        return "not asked", None, unasked.reason
     except Exception as error:  # whatever a pool raises where the law allows nothing is a finding
         return "failed", _unexpected(law, error), ""
     return _passed(bench), None, _note(bench)

@@ -16,6 +16,7 @@ _WORST_FIRST: tuple[LawStatus, ...] = (
     "blocked",
     "passed-by-fallback",
     "passed",
+    "not asked",
 )
 
 

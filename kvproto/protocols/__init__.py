@@ -45,7 +45,7 @@ from .movable import Movable
 from .page_envelope import PageEnvelope, PageEnvelopeView
 from .page_sharded import PagePlacement, PageShard, PageSharded
 from .paged_allocator import PagedAllocator
-from .platform import Platform, PlatformCapabilities, Subsystem
+from .platform import DSARows, Platform, PlatformCapabilities, Subsystem
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
 from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
@@ -62,6 +62,7 @@ from .sparse_index import SparseIndexed
 from .state_pool import StatePool, StateSlotAllocator
 from .state_requests import StateRequestPoolRequest
 from .state_transfer import StateSliceable, StateTransferable
+from .subsystem import SubsystemPlatform, SubsystemPools
 from .swa import SWACapable
 from .swa_allocator import SWAAllocator
 from .swa_composite import SWAComposite
@@ -87,6 +88,7 @@ from .traits import (
     TransferLayout,
 )
 from .transferable import LayerIdReporting, Transferable
+from .unified_requests import UnifiedBufferRequest, unified_entry_bytes
 from .virtual_ids import VirtualIdAllocator
 from .virtual_requests import VirtualIdsRequest
 from .write_options import DCPMaskedWrite, LayerOverrideWrite, PrefixValidCommit, ScaledWrite
@@ -109,6 +111,7 @@ __all__ = [
     "CompressStates",
     "DCPMaskedWrite",
     "DSALeafRequest",
+    "DSARows",
     "DSV4Compressed",
     "DeclaresRegions",
     "DeclaresTraits",
@@ -202,10 +205,13 @@ __all__ = [
     "StateSlotsRequest",
     "StateTransferable",
     "Subsystem",
+    "SubsystemPlatform",
+    "SubsystemPools",
     "SwaStorage",
     "Tile",
     "TransferLayout",
     "Transferable",
+    "UnifiedBufferRequest",
     "VirtualIdAllocator",
     "VirtualIdsRequest",
     "WriteLocation",
@@ -221,4 +227,5 @@ __all__ = [
     "require",
     "row_major",
     "supports",
+    "unified_entry_bytes",
 ]

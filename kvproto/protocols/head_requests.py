@@ -90,7 +90,9 @@ class SparseIndexLeafRequest(RowsRequest):
     Index rows are at the token slots of the main rows: keys of `idx_head_dim` in every sparse
     layer, values of the same width in those that are not in `disable_value_sparse_layer_ids`.
     The three lists are the whole model's, so that stages can tell what their peers keep; of the
-    stage's own layers each is dense or sparse. `index_dtype` None means `dtype`.
+    stage's own layers each is dense or sparse. `index_dtype` None means `dtype`. Above 1,
+    `host_to_device_ratio` is how many ids there are to a row of a sparse layer: those rows are
+    device slots, all others are those of ids, and the pool is `HiSparse`.
 
     :raises ValueError: as `MHALeafRequest`, for lists that share or miss a layer of the stage,
         and for a model without a sparse layer, whose leaf is one of K and V rows alone.
@@ -103,10 +105,11 @@ class SparseIndexLeafRequest(RowsRequest):
     sparse_layer_ids: tuple[int, ...]
     disable_value_sparse_layer_ids: tuple[int, ...] = ()
     index_dtype: dtype | None = None
+    host_to_device_ratio: int = 1
     layout: Layout = "nhd"
 
     def __post_init__(self) -> None:
-        self._check("head_num", "head_dim", "idx_head_dim")
+        self._check("head_num", "head_dim", "idx_head_dim", "host_to_device_ratio")
         check_sparse_layers(
             self.dense_layer_ids,
             self.sparse_layer_ids,
@@ -125,6 +128,11 @@ class SparseIndexLeafRequest(RowsRequest):
         return self.dtype if self.index_dtype is None else self.index_dtype
 
     @property
+    def id_slots(self) -> int:
+        """Slots of ids, the reserved page's among them."""
+        return self.size * self.host_to_device_ratio + self.page_size
+
+    @property
     def index_layer_ids(self) -> tuple[int, ...]:
         """The stage's sparse layers, which have index keys."""
         return tuple(i for i in range(self.start_layer, self.end_layer) if self._is_sparse(i))
@@ -139,8 +147,13 @@ class SparseIndexLeafRequest(RowsRequest):
         return layer_id in self.sparse_layer_ids
 
     def keywords(self) -> dict[str, Any]:
-        """Keyword arguments for a constructor of the field's own shape."""
-        return self._keywords("layout", "layer_num")
+        """Keyword arguments for a constructor of the field's own shape.
+
+        Above 1, `host_to_device_ratio` is among them, with the `enable_hisparse` it goes with.
+        """
+        ratio = self.host_to_device_ratio
+        own = {"enable_hisparse": True, "host_to_device_ratio": ratio} if ratio > 1 else {}
+        return self._keywords("layout", "layer_num", "host_to_device_ratio") | own
 
 
 def check_sparse_layers(

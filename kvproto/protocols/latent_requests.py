@@ -49,7 +49,8 @@ class DSALeafRequest(RowsRequest):
     index keys; empty means that every layer has its own. `index_kpool` tokens share an index key;
     where they are several and `index_kpool_compress` asks for weighed ones, there are rings of raw
     keys and scores, `index_kpool + tail_extra_slots` tokens long, for each of
-    `max_running_requests` and for padding.
+    `max_running_requests` and for padding. Above 1, `host_to_device_ratio` is how many ids there
+    are to a row: rows are device slots, index keys are those of ids, and the pool is `HiSparse`.
 
     :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
         of another dtype or a rank that is not whole blocks, and for groups that do not divide a
@@ -64,10 +65,11 @@ class DSALeafRequest(RowsRequest):
     index_kpool_compress: bool = False
     tail_extra_slots: int = 0
     max_running_requests: int | None = None
+    host_to_device_ratio: int = 1
     layout: Layout = "latent_rows"
 
     def __post_init__(self) -> None:
-        self._check("kv_lora_rank", "index_head_dim")
+        self._check("kv_lora_rank", "index_head_dim", "host_to_device_ratio")
         at_least(self, "qk_rope_head_dim", 0)
         self._check_blocks("kv_lora_rank", "qk_rope_head_dim")
         if self.skip_topk_layers and len(self.skip_topk_layers) != self.layer_num:
@@ -94,6 +96,11 @@ class DSALeafRequest(RowsRequest):
                     f"DSALeafRequest.index_head_dim={self.index_head_dim}: weighed keys are "
                     "rotated, which needs a power of two"
                 )
+
+    @property
+    def index_slots(self) -> int:
+        """Tokens that there is room for index keys of, the reserved page's among them."""
+        return self.size * self.host_to_device_ratio + self.page_size
 
     @property
     def has_tails(self) -> bool:
@@ -133,7 +140,12 @@ class DSALeafRequest(RowsRequest):
         return self.kv_lora_rank + self.qk_rope_head_dim
 
     def keywords(self) -> dict[str, Any]:
-        """Keyword arguments for a constructor of the field's own shape."""
+        """Keyword arguments for a constructor of the field's own shape.
+
+        `host_to_device_ratio` is among them above 1, for a constructor that knows it.
+        """
         flags = list(self.skip_topk_layers) or None
-        own = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
-        return self._keywords("layout", "skip_topk_layers") | own
+        own: dict[str, Any] = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
+        if self.host_to_device_ratio > 1:
+            own["host_to_device_ratio"] = self.host_to_device_ratio
+        return self._keywords("layout", "skip_topk_layers", "host_to_device_ratio") | own

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from .requests import AllocatorRequest, Declined, LeafRequest
     from .traits import Fp8Variant
 
-__all__ = ["Platform", "PlatformCapabilities", "Subsystem"]
+__all__ = ["DSARows", "Platform", "PlatformCapabilities", "Subsystem"]
 
-Subsystem = Literal["unified_buffer", "compressed_pool", "qsa_pool"]
-"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of
-several tokens each, index keys of several tokens each. A platform that builds one says so."""
+Subsystem = Literal["unified_buffer", "fused_draft", "compressed_pool", "qsa_pool"]
+"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of a
+draft in the pages of its model, rows of several tokens each, index keys of several tokens each. A
+platform that builds one says so."""
+
+DSARows = Literal["packed", "raw"]
+"""How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,9 @@ class PlatformCapabilities:
     fp8_variant: Fp8Variant
     registration_alignment: int = 1
     """Bytes to which start and length of a buffer registered for transfer must be aligned."""
+    dsa_rows: tuple[DSARows, ...] = ("packed", "raw")
+    """fp8 rows beside index keys that its kernels read, the preferred first; packed ones are
+    e4m3fn."""
     subsystems: frozenset[Subsystem] = frozenset()
     """What it offers beyond leaves; a plan that needs another is refused."""
 

@@ -29,7 +29,8 @@ def bytes_per_token(request: LeafRequest | NoOpLeafRequest) -> int:
 
     A leaf allocates this many for each of its `size` slots and for each of the reserved page.
     Of an index key that several tokens share it is a token's part, rounded up; rings of requests
-    are not a token's.
+    are not a token's. Where the device has a row for one of several ids, what those ids keep is
+    counted with the row, and the reserved page is that of one id a slot.
     """
     match request:
         case NoOpLeafRequest():
@@ -45,12 +46,11 @@ def bytes_per_token(request: LeafRequest | NoOpLeafRequest) -> int:
             return request.layer_num * _row_bytes(request, elements)
         case DSALeafRequest():
             rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
-            return rows + -(-_index_bytes(request) // request.index_kpool)
+            keys = _index_bytes(request) * request.host_to_device_ratio
+            return rows + -(-keys // request.index_kpool)
         case SparseIndexLeafRequest():
-            main = 2 * request.head_num * request.head_dim * request.dtype.itemsize
-            row = request.idx_head_dim * request.stored_index_dtype.itemsize
-            kept = len(request.index_layer_ids) + len(request.index_value_layer_ids)
-            return request.layer_num * main + kept * row
+            by_row, by_id = _sparse_bytes(request)
+            return by_row + by_id * request.host_to_device_ratio
         case _:
             assert_never(request)
 
@@ -100,8 +100,11 @@ def bytes_of_pool(request: PoolRequest | SWARingPoolRequest | NoOpLeafRequest) -
             return bytes_of_pool(request.full) + bytes_of_pool(request.window)
         case HybridPoolRequest():
             return bytes_of_pool(request.full) + bytes_of_state(request.state)
+        case SparseIndexLeafRequest():
+            by_row, by_id = _sparse_bytes(request)
+            return by_row * (request.size + request.page_size) + by_id * request.id_slots
         case DSALeafRequest():
-            pooled = replace(request, index_kpool=1)
+            pooled = replace(request, index_kpool=1, host_to_device_ratio=1)
             return _keyed_bytes(request, bytes_per_token(pooled) - _index_bytes(request))
         case _:
             return bytes_per_token(request) * (request.size + request.page_size)
@@ -120,6 +123,16 @@ def _keyed_bytes(request: DSALeafRequest, row_bytes: int) -> int:
     ring = request.tail_rows * request.tail_length * request.index_head_dim * 2
     return (
         row_bytes * slots
-        + _index_bytes(request) * (slots // request.index_kpool)
+        + _index_bytes(request) * (request.index_slots // request.index_kpool)
         + (2 * keyed * ring)
     )
+
+
+def _sparse_bytes(request: SparseIndexLeafRequest) -> tuple[int, int]:
+    """Bytes of a slot of the device in all layers, and of an id where ids are more than those."""
+    main = 2 * request.head_num * request.head_dim * request.dtype.itemsize
+    row = request.idx_head_dim * request.stored_index_dtype.itemsize
+    sparse = len(request.index_layer_ids)
+    dense = request.layer_num - sparse
+    index = (sparse + len(request.index_value_layer_ids)) * row
+    return sparse * main, dense * main + index

@@ -7,6 +7,7 @@ from .build_composite import build_reference_pool
 from .core import CORE
 from .dsa import DSALeaf
 from .dsa_pooled import CompressedDSALeaf, PooledDSALeaf, dsa_leaf
+from .dsa_subset import SubsetDSALeaf
 from .fp4 import FP4Leaf
 from .hisparse import DeviceLocations
 from .hisparse_allocator import DeviceSubsetAllocator
@@ -67,6 +68,7 @@ __all__ = [
     "SparseIndexLeaf",
     "StateReqToToken",
     "StateSlots",
+    "SubsetDSALeaf",
     "TokenAllocator",
     "VirtualIds",
     "build_reference_leaf",

@@ -18,6 +18,7 @@ from kvproto.protocols import (
 
 from .dsa import DSALeaf
 from .dsa_pooled import dsa_leaf
+from .dsa_subset import SubsetDSALeaf
 from .envelope_layout import envelope_misfit
 from .fp4 import FP4Leaf
 from .key_only import KeyOnlyLeaf
@@ -68,14 +69,10 @@ def build_reference_leaf(request: object, /) -> AnyLeaf | Declined:
             return _mha(request)
         case MLALeafRequest():
             return _mla(request)
-        case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
-            return maybe_validate(dsa_leaf(**request.keywords()))
         case DSALeafRequest():
-            return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
-        case SparseIndexLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return maybe_validate(SparseIndexLeaf(**request.keywords()))
+            return _indexed(request)
         case SparseIndexLeafRequest():
-            return _declined("sparse-index", request, "'nhd' with 'none' or 'fp8_scaled'")
+            return _with_index_rows(request)
         case KeyOnlyLeafRequest() | NoOpLeafRequest():
             return _bare(request)
         case _:  # whoever calls may know more kinds of requests than there are of leaves
@@ -93,6 +90,31 @@ def _bare(request: KeyOnlyLeafRequest | NoOpLeafRequest) -> BareLeaves | Decline
             return _declined("key-only", request, plain)
         case NoOpLeafRequest(quant_scheme=scheme):
             return Declined(f"no reference leaf without rows with quant_scheme={scheme!r}")
+
+
+def _indexed(request: DSALeafRequest) -> DSALeaf | Declined:
+    match request:
+        case DSALeafRequest(index_kpool=pooled, host_to_device_ratio=ratio) if (
+            pooled > 1 and ratio > 1
+        ):
+            return Declined(
+                f"no reference leaf with index_kpool={pooled} and host_to_device_ratio={ratio}"
+            )
+        case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
+            build = dsa_leaf if request.host_to_device_ratio == 1 else SubsetDSALeaf
+            return maybe_validate(build(**request.keywords()))
+        case _:
+            return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
+
+
+def _with_index_rows(request: SparseIndexLeafRequest) -> SparseIndexLeaf | Declined:
+    match request:
+        case SparseIndexLeafRequest(host_to_device_ratio=ratio) if ratio > 1:
+            return Declined(f"no reference leaf of index rows with host_to_device_ratio={ratio}")
+        case SparseIndexLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
+            return maybe_validate(SparseIndexLeaf(**request.keywords()))
+        case _:
+            return _declined("sparse-index", request, "'nhd' with 'none' or 'fp8_scaled'")
 
 
 def _mha(request: MHALeafRequest) -> MHALeaves | Declined:

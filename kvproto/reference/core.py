@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
+    HiSparseAllocatorRequest,
     KVLeaf,
     KVPool,
     LeafRequest,
@@ -60,13 +61,14 @@ class ReferenceCore:
         request: AllocatorRequest
         | SWAAllocatorRequest
         | PureSWAAllocatorRequest
-        | SWARingAllocatorRequest,
+        | SWARingAllocatorRequest
+        | HiSparseAllocatorRequest,
         kvcache: object,
         request_pool: RequestPool,
         build_allocator: BuildAllocator,
         /,
     ) -> Any:
-        """The platform's allocator, a pair over two of them, or full slots beside rings."""
+        """The platform's allocator, or what lies over one or two of them."""
         match request:
             case AllocatorRequest():
                 return build_allocator(request)

@@ -104,8 +104,13 @@ class DSALeaf(MLALeaf):
         """The index slots that travel with the tokens at these locations; 0 for none."""
         return indices
 
+    @property
+    def _id_slots(self) -> int:
+        """Tokens that there is room for index keys of, the reserved page's among them."""
+        return self.size + self.page_size
+
     def _index_pages(self, skip: bool) -> Tensor:
-        pages = 0 if skip else self.size // self.page_size + 1
+        pages = 0 if skip else self._id_slots // self.page_size
         width = index_page_bytes(self.index_page_size, self.index_head_dim)
         return torch.zeros((pages, width), dtype=torch.uint8, device=self.device)
 
@@ -125,7 +130,7 @@ class DSALeaf(MLALeaf):
         :raises IndexError: on CPU, for a slot past the last; nothing is written.
         """
         pages = self._pages_with_keys(self._layers.local(layer_id), layer_id)
-        check_locations(loc, (self.size + self.page_size) // self.index_kpool)
+        check_locations(loc, self._id_slots // self.index_kpool)
         n, fp8 = loc.shape[0], torch.float8_e4m3fn
         given = index_k.view(fp8) if index_k.dtype == torch.uint8 else index_k
         keys = _bytes_of(given, fp8, (n, self.index_head_dim), "index_k")

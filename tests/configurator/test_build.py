@@ -93,7 +93,7 @@ def test_views_are_the_pool_itself() -> None:
 def test_the_draft_is_a_leaf_of_its_own() -> None:
     spec = SpeculativeOptions(kind="eagle", draft_tokens=2, draft_layers=1)
     made = build(small("llama", speculative=spec), ON_CPU, CORE)
-    assert made.draft is not None
+    assert isinstance(made.draft, KVLeaf)
     assert (made.draft.layer_num, made.draft.size) == (1, made.allocator.size)
 
 

@@ -65,6 +65,15 @@ def test_a_plan_with_rings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pages of 16, a ring of 128 window slots for each request" in allocator
 
 
+def test_a_plan_of_a_device_subset(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["deepseek_v32", "--host-ratio", "2", "--page-size", "64", "--max-tokens", "6400"]
+    status, out, _ = run(capsys, *asked, "--no-prefix-cache")
+    assert status == 0
+    # 61 layers of 576 two-byte numbers, and the 132 bytes of two keys.
+    assert f": {61 * (1152 + 264) / 1024:.2f} KiB" in out
+    assert "ids for 200 pages of 64, 100 pages of 64 on the device (fallback:" in out
+
+
 def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"
@@ -84,6 +93,29 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
     status, out, _ = run(capsys, "llama", "--reserved", "8GiB", "--weights", "16GiB")
     assert status == 0
     assert "48.00 GiB for caches" in out
+
+
+def _plain(out: str) -> str:
+    """Without the lines that draw a tree, which is wrapped to the terminal's width."""
+    return " ".join(out.replace("│", " ").split())
+
+
+def test_a_draft_has_a_config_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "draft.json"
+    config.write_text(json.dumps(example_config("llama") | {"num_hidden_layers": 1}))
+    options = ["--page-size", "64", "--draft-tokens", "4", "--draft-dtype", "fp8_e4m3"]
+    status, out, _ = run(capsys, "deepseek_v3", *options, "--draft-config", str(config))
+    assert status == 0
+    # One layer of 32 heads, 128 + 128 bytes.
+    assert "draft: 1 layers, 32 heads of 128, float8_e4m3fn (fp8_scaled): 8.00 KiB" in _plain(out)
+    status, out, _ = run(
+        capsys, "gemma2", *options, "--draft-config", "gpt_oss", "--draft-layers", "2"
+    )
+    assert status == 0
+    assert "draft: window pair" in out
+    assert "window, in the model's slots: 1 layers, 8 heads of 64" in _plain(out)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +143,9 @@ def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) 
             "a chunk reads the rows of those before; give --chunked-prefill 0",
         ),
         (["gpt_oss", "--window-storage", "ring"], "--max-running=None: each request has a ring"),
+        (["llama", "--draft-config", "qwen3"], "drafts nothing without --draft-tokens N"),
+        (["llama", "--draft-config", "qwen3", "--draft-tokens", "0"], "--draft-tokens=0: it is a"),
+        (["deepseek_v32", "--host-ratio", "2"], "--host-ratio=2: a prefix cache lends rows that"),
         (["deepseek_v4"], "offers no compressed_pool"),
         (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),
     ],

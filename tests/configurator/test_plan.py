@@ -182,7 +182,7 @@ def test_drafts_share_the_memory_and_have_scratch() -> None:
     made = planned("qwen3_next", page_size=64, speculative=spec, max_running_requests=32)
     assert made.state is not None
     assert made.state.spec_state_size == 32
-    assert made.draft is not None
+    assert isinstance(made.draft, MHALeafRequest)
     assert (made.draft.layer_num, made.draft.size) == (1, made.tokens.full)
     assert made.state.spec_state_size is not None
     slot = 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 4)
@@ -213,12 +213,13 @@ def test_ranks_that_split_tokens_number_them_together() -> None:
     spec = SpeculativeOptions(kind="eagle", draft_tokens=2, draft_layers=1)
     made = planned("llama", ranks, page_size=16, speculative=spec)
     assert isinstance(made.pool, MHALeafRequest)
-    # 32 heads over 8 / 4 ranks; the allocator and the draft span the tokens of all four.
+    # 32 heads over 8 / 4 ranks; the allocator and the draft span the tokens of all four, of which
+    # the draft has its heads over all 8.
     assert made.pool.head_num == 16
     assert (made.allocator.size, made.allocator.page_size) == (4 * made.pool.size, 64)
-    assert made.draft is not None
+    assert isinstance(made.draft, MHALeafRequest)
     assert (made.draft.size, made.draft.page_size) == (4 * made.pool.size, 64)
-    assert made.bytes_per_token == 32 * 16 * 256 * 2 + 4 * 16 * 256 * 2
+    assert made.bytes_per_token == 32 * 16 * 256 * 2 + 4 * (4 * 256 * 2)
 
 
 def test_every_stage_has_the_tokens_of_the_fewest() -> None:

@@ -65,7 +65,10 @@ def test_a_vendors_eyes_have_no_name_for_block_scales() -> None:
     assert statuses(factory, *place, row_access=Rows()) == {"passed-by-fallback"}
 
 
-@pytest.mark.parametrize("law", ["leaf.wide-address", "memory-saver.resume"])
+BUILDS_ANOTHER = ["leaf.wide-address", "memory-saver.resume", "platform.composite-over-vendor"]
+
+
+@pytest.mark.parametrize("law", BUILDS_ANOTHER)
 def test_a_pool_that_a_law_builds_is_looked_at_in_the_same_way(law: str) -> None:
     spec = "mha-bf16-page16-stage"
     assert statuses(build, law, spec) == {"passed-by-fallback"}

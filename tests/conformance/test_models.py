@@ -39,7 +39,7 @@ from kvproto.reference.token_allocator import TokenAllocator
 
 def bench_of(kind: type[Bench], request: Any, seed: int = 0) -> Bench:
     bench = kind(request, build_reference(request), seed)
-    bench.another = partial(build_reference, request)
+    bench.another, bench.build = partial(build_reference, request), build_reference
     return bench
 
 

@@ -63,16 +63,27 @@ def test_block_scales_of_a_composite_are_judged_by_its_protocols_alone() -> None
     LAWS["composite.scales"].run(SWABench(spec.request, Theirs()))
 
 
+_EYES = "ours declare their regions and lend no `RowAccess`; asked in test_row_access.py"
 BIND_NO_POOL_OF_OURS = {
-    "declaration.claims",
-    "indexer.group-move",
-    "oracle.no-doors",
-    "oracle.peek-regions",
-    "oracle.poke-peek",
-    "oracle.poke-read",
-    "write.dcp-mask",
+    "declaration.claims": "binds what a vendor says beside its pools",
+    "indexer.group-move": "no pool of ours with an index key for several tokens moves rows",
+    "oracle.no-doors": _EYES,
+    "oracle.peek-regions": _EYES,
+    "oracle.poke-peek": _EYES,
+    "oracle.poke-read": _EYES,
+    "write.dcp-mask": "no pool of ours takes a mask of decode context parallelism",
 }
-"""What a vendor says, what no pool of ours offers, and eyes that ours do not need."""
+"""Laws that no built-in pool is asked, and why."""
+
+NOT_ASKED = {
+    ("composite.replication", "HybridLinearPool"): "of state alone",
+    ("composite.size", "HybridLinearPool"): "of state alone",
+    ("mha.buffers", "FP4Leaf"): "its read doors dequantise",
+    ("mha.buffers", "NVFP4Leaf"): "its read doors dequantise",
+    ("transfer.order", "MLAFP4Leaf"): "its regions are of rows and scales",
+    ("transfer.order", "PageEnvelopeLeaf"): "its regions are whole pages",
+}
+"""Laws that come to nothing in some geometry of a built-in class, and why."""
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +95,16 @@ def reports() -> list[Report]:
 def test_built_in_pools_keep_every_law(reports: list[Report]) -> None:
     for report in reports:
         assert [f"{r.law} on {r.spec}: {r.detail}" for r in report.failures] == []
-        assert all(result.status == "passed" for result in report.results)
+        others = [r for r in report.results if r.status != "passed"]
+        assert {r.status for r in others} == {"not asked"}
+        assert {(r.law, r.subject.split("[")[0]) for r in others} == set(NOT_ASKED)
+        assert report.core_never_asked == []
 
 
-def test_every_law_binds_some_built_in_pool(reports: list[Report]) -> None:
-    bound = {result.law for report in reports for result in report.results}
-    assert set(LAWS) - bound <= BIND_NO_POOL_OF_OURS
+def test_every_law_is_asked_of_some_built_in_pool(reports: list[Report]) -> None:
+    """Kept there, not merely bound: what was not asked does not count."""
+    kept = {r.law for report in reports for r in report.results if r.status == "passed"}
+    assert set(LAWS) - kept == set(BIND_NO_POOL_OF_OURS)
 
 
 def test_every_law_counts_for_some_consumer_or_is_of_the_kit(reports: list[Report]) -> None:

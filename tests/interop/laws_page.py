@@ -24,9 +24,9 @@ composite; `SWAPool` and `HybridLinearPool` are ours.
 
 {provenance}
 
-A cell counts laws of a family: kept of those that bind the pool. A law is kept where it holds in
-every geometry; `b` counts those that did not run, since a law that they rely on is broken. Bytes
-are read behind the pools' own doors, for they declare no regions.
+A cell counts laws of a family: kept of those that bind the pool and had something to ask of it. A
+law is kept where it holds in every geometry; `b` counts those that did not run, since a law that
+they rely on is broken. Bytes are read behind the pools' own doors, for they declare no regions.
 
 {red} rows of the tables below are red: a law that a pool breaks in some geometry. Not each of
 them is a fault of its own. {frozen} fail only since sglang assigns `layer_id` on the caller's
@@ -67,7 +67,8 @@ def _matrix() -> Iterator[str]:
 
 
 def _cell(laws: Mapping[str, Mapping[str, str]], family: str) -> str:
-    outcomes = [_outcome(specs) for law, specs in laws.items() if _family(law) == family]
+    told = [_outcome(specs) for law, specs in laws.items() if _family(law) == family]
+    outcomes = [outcome for outcome in told if outcome != "not asked"]
     if not outcomes:
         return ""
     blocked = f", {outcomes.count('blocked')} b" if "blocked" in outcomes else ""
@@ -79,7 +80,8 @@ def _outcome(specs: Mapping[str, str]) -> str:
     for status, outcome in (("failed", "broken"), ("blocked", "blocked")):
         if any(verdict.startswith(status) for verdict in specs.values()):
             return outcome
-    return "kept"
+    unasked = all(verdict.startswith("not asked") for verdict in specs.values())
+    return "not asked" if unasked else "kept"
 
 
 def _broken() -> Iterator[str]:
@@ -97,8 +99,8 @@ def _broken() -> Iterator[str]:
 
 
 def _how_often(specs: Mapping[str, str]) -> str:
-    failed = sum(verdict.startswith("failed") for verdict in specs.values())
-    return f"{failed} of {len(specs)}"
+    asked = [verdict for verdict in specs.values() if not verdict.startswith("not asked")]
+    return f"{sum(verdict.startswith('failed') for verdict in asked)} of {len(asked)}"
 
 
 def _why(pool: str, law: str) -> str:

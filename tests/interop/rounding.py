@@ -33,10 +33,12 @@ def as_compiled() -> Iterator[None]:
     plain = interpreter._convert_float
 
     def convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        if source == tl.float32 and target in FP8:
-            return _rounded(data, FP8[target])
-        if source == tl.float32 and target == tl.bfloat16:
-            return _as_bf16(data)
+        # What a kernel computes is no operation of torch's to whoever looks at those.
+        with torch._C.DisableTorchFunction():
+            if source == tl.float32 and target in FP8:
+                return _rounded(data, FP8[target])
+            if source == tl.float32 and target == tl.bfloat16:
+                return _as_bf16(data)
         return plain(data, source, target, rounding)
 
     interpreter._convert_float = convert

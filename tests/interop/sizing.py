@@ -17,13 +17,20 @@ from typing import Any
 import torch
 from sglang.srt.configs.hybrid_arch import mambaish_config
 from sglang.srt.configs.model_config import AttentionArch, ModelConfig
-from sglang.srt.mem_cache import kv_cache_configurator
+from sglang.srt.mem_cache import allocation_sizing, kv_cache_configurator
 from sglang.srt.model_executor import pool_configurator
 from sglang.srt.runtime_context import get_parallel
+from sglang.srt.speculative.dflash_utils import dflash_draft_cell_size_per_token
 from transformers import AutoConfig
 
 from kvproto.configurator import example_config
-from tests.interop.sizing_cases import CASES, CONTEXT_LEN, SizingCase, as_published
+from tests.interop.sizing_cases import (
+    ARCHITECTURES,
+    CASES,
+    CONTEXT_LEN,
+    SizingCase,
+    as_published,
+)
 
 DTYPES = {
     "auto": torch.bfloat16,
@@ -41,7 +48,7 @@ def sized(case: SizingCase) -> dict[str, Any]:
     """What they count for one case; budgets are taken after the state has had its share."""
     get_parallel().override_permanently(
         attn_tp_size=case.tp,
-        attn_dcp_size=1,
+        attn_dcp_size=case.dcp,
         attn_cp_size=1,
         pp_size=1,
         enable_cp_tp_group_sharing=False,
@@ -49,10 +56,10 @@ def sized(case: SizingCase) -> dict[str, Any]:
         enable_kv_cache_sharding=False,
     )
     server = _server(case)
-    for module in (pool_configurator, kv_cache_configurator):
+    for module in (pool_configurator, kv_cache_configurator, allocation_sizing):
         for name, values in server.items():
             setattr(module, name, lambda values=values: values)
-    model = _model_config(case)
+    model = _model_config(case, case.model)
     kvc = _configurator(case, model)
     left, slots = case.budget, None
     if kvc.mambaish_config is not None:
@@ -93,10 +100,12 @@ def _server(case: SizingCase) -> dict[str, Any]:
         enable_hierarchical_cache=False,
         enable_unified_cache_external_linker=False,
     )
+    backend = "trtllm" if case.dsa_rows == "raw" else "flashmla"
     execution = SimpleNamespace(
-        kernel=SimpleNamespace(dsa_decode_backend="flashmla", dsa_prefill_backend="flashmla"),
+        kernel=SimpleNamespace(dsa_decode_backend=backend, dsa_prefill_backend=backend),
         mamba=SimpleNamespace(enable_linear_replayssm_spec=False, enable_mamba_extra_buffer=False),
     )
+    drafted = None if case.draft_kind is None else case.draft_tokens
     context = SimpleNamespace(override=lambda _source, **fields: vars(schedule).update(fields))
     return {
         "get_schedule": schedule,
@@ -104,13 +113,19 @@ def _server(case: SizingCase) -> dict[str, Any]:
         "get_exec": execution,
         "get_context": context,
         "get_disagg": SimpleNamespace(disaggregation_mode="null", enable_pd_role_switch=False),
-        "get_spec": SimpleNamespace(speculative_algorithm=None, speculative_num_draft_tokens=None),
+        "get_spec": SimpleNamespace(
+            speculative_algorithm=None if case.draft_kind is None else case.draft_kind.upper(),
+            speculative_num_draft_tokens=drafted,
+            speculative_num_steps=case.draft_steps,
+            speculative_eagle_topk=1,
+        ),
+        "max_speculative_num_draft_tokens": drafted,
     }
 
 
-def _model_config(case: SizingCase) -> Any:
-    config = AutoConfig.for_model(example_config(case.model)["model_type"]).to_dict()
-    config = as_published(case.model, config) | {"architectures": [case.architecture]}
+def _model_config(case: SizingCase, model: str) -> Any:
+    config = AutoConfig.for_model(example_config(model)["model_type"]).to_dict()
+    config = as_published(model, config) | {"architectures": [ARCHITECTURES[model]]}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config, default=str))
         return ModelConfig(folder)
@@ -118,11 +133,11 @@ def _model_config(case: SizingCase) -> Any:
 
 def _configurator(case: SizingCase, model: Any) -> Any:
     """The parts of a configurator that sizing reads."""
-    none = SimpleNamespace(
-        is_eagle=lambda: False,
+    drafts = SimpleNamespace(
+        is_eagle=lambda: case.draft_kind == "eagle",
         is_standalone=lambda: False,
-        is_dflash_family=lambda: False,
-        is_none=lambda: True,
+        is_dflash_family=lambda: case.draft_kind == "dflash",
+        is_none=lambda: case.draft_kind is None,
     )
     start, end = case.layers or (0, model.num_attention_layers)
     full, window = (
@@ -150,8 +165,12 @@ def _configurator(case: SizingCase, model: Any) -> Any:
         use_mla_backend=model.attention_arch == AttentionArch.MLA,
         is_hybrid_swa=model.is_hybrid_swa,
         is_draft_worker=False,
-        spec_algorithm=none,
-        spec_aux_config=None,
+        spec_algorithm=drafts,
+        spec_aux_config=SimpleNamespace(
+            eagle_draft_num_layers=case.draft_layers,
+            eagle_draft_swa_num_layers=_draft_windows(case),
+            dflash_draft_num_layers=case.draft_layers,
+        ),
         sliding_window_size=example_config(case.model).get("sliding_window"),
         page_size=case.page_size,
         pp_size=1,
@@ -160,7 +179,7 @@ def _configurator(case: SizingCase, model: Any) -> Any:
         kv_shard_size=1,
         kv_shard_spec=None,
         extra_mamba_cache_bytes_per_req=0,
-        dflash_draft_cell_size_per_token=None,
+        dflash_draft_cell_size_per_token=_dflash_cell(case),
         fused_entry_bytes=lambda _name: None,
     )
     model.context_len = CONTEXT_LEN
@@ -168,6 +187,25 @@ def _configurator(case: SizingCase, model: Any) -> Any:
         kv_cache_configurator.KVCacheConfigurator._calculate_mamba_ratio(kvc)
     )
     return kvc
+
+
+def _draft_windows(case: SizingCase) -> int | None:
+    """Windowed layers of a draft's own config, as the engine counts them."""
+    if case.draft is None or case.draft_kind != "eagle":
+        return None
+    return len(_model_config(case, case.draft).swa_attention_layer_ids)
+
+
+def _dflash_cell(case: SizingCase) -> int | None:
+    if case.draft is None or case.draft_kind != "dflash":
+        return None
+    cell: int = dflash_draft_cell_size_per_token(
+        draft_model_config=_model_config(case, case.draft),
+        draft_num_layers=case.draft_layers,
+        draft_kv_cache_dtype=DTYPES[case.draft_kv_dtype or case.kv_dtype],
+        tp_size=case.tp,
+    )
+    return cell
 
 
 if __name__ == "__main__":

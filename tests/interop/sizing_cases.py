@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CASES", "CONTEXT_LEN", "SizingCase", "as_published"]
+__all__ = ["ARCHITECTURES", "CASES", "CONTEXT_LEN", "SizingCase", "as_published"]
 
 GIB = 1 << 30
 CONTEXT_LEN = 4096
 """Of every case: two families state none, and what fits does not depend on it."""
 
-_ARCHITECTURES = {
+ARCHITECTURES = {
     "cohere2": "Cohere2ForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
@@ -58,7 +58,7 @@ STATEFUL = (
 PAIRED = ("gpt_oss", "mimo_v2_flash", "step3p7")
 # Families whose windowed layers keep the whole context in sglang 0.5.23.
 UNPAIRED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "llama4_text", "mistral", "olmo3")
-PLAIN = tuple(n for n in _ARCHITECTURES if n not in (*STATEFUL, *PAIRED, *UNPAIRED))
+PLAIN = tuple(n for n in ARCHITECTURES if n not in (*STATEFUL, *PAIRED, *UNPAIRED))
 
 _KDA = [i for i in range(1, 28) if i % 4 and i != 27]
 _PUBLISHED: dict[str, dict[str, Any]] = {
@@ -123,7 +123,12 @@ def as_published(model: str, config: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SizingCase:
-    """One call of the sizing code; `layers` is a stage's, None for all."""
+    """One call of the sizing code; `layers` is a stage's, None for all.
+
+    `draft` is a model that predicts ahead: of `draft_layers` layers like the model's for `eagle`,
+    of its own config for `dflash`. `uncounted` are bytes of a token that sglang allocates and that
+    its sizing leaves out.
+    """
 
     model: str
     tp: int = 1
@@ -136,10 +141,15 @@ class SizingCase:
     prefix_cache: bool = True
     window_pools: bool = True
     max_running_requests: int | None = None
-    architecture: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "architecture", _ARCHITECTURES[self.model])
+    dsa_rows: str = "packed"
+    dcp: int = 1
+    draft_kind: str | None = None
+    draft: str | None = None
+    draft_layers: int = 1
+    draft_kv_dtype: str | None = None
+    draft_tokens: int = 4
+    draft_steps: int = 3
+    uncounted: int = 0
 
     @property
     def name(self) -> str:
@@ -163,4 +173,27 @@ CASES: tuple[SizingCase, ...] = (
     SizingCase(model="qwen3_next", tp=2, state_ratio=0.5),
     SizingCase(model="qwen3_next", prefix_cache=False, max_running_requests=32),
     SizingCase(model="falcon_h1", tp=4),
+    *(
+        SizingCase(model=name, draft_kind="eagle", draft_layers=2)
+        for name in ("llama", "qwen3_moe", "deepseek_v3", "deepseek_v32", "gpt_oss")
+    ),
+    SizingCase(model="qwen3_next", draft_kind="eagle", max_running_requests=32),
+    SizingCase(model="gpt_oss", draft_kind="eagle", draft="gpt_oss", draft_layers=1),
+    SizingCase(
+        model="gpt_oss",
+        draft_kind="eagle",
+        draft="gpt_oss",
+        prefix_cache=False,
+        max_running_requests=96,
+    ),
+    SizingCase(model="deepseek_v3", tp=8, kv_dtype="fp8_e4m3", draft_kind="dflash", draft="qwen3"),
+    SizingCase(model="gpt_oss", tp=4, draft_kind="dflash", draft="llama", draft_layers=3),
+    SizingCase(model="llama", draft_kind="dflash", draft="qwen3", draft_kv_dtype="fp8_e4m3"),
+    *(SizingCase(model=name, tp=8, dcp=4) for name in ("llama", "qwen3", "deepseek_v3")),
+    SizingCase(model="llama", tp=8, dcp=2, draft_kind="eagle", page_size=16),
+    SizingCase(model="deepseek_v32", tp=8, kv_dtype="fp8_e4m3", dsa_rows="raw"),
+    SizingCase(model="deepseek_v32", kv_dtype="fp8_e4m3", draft_kind="eagle"),
+    # A latent draft is whole on each of the four ranks; the count has one rank's share of its row.
+    SizingCase(model="deepseek_v3", tp=8, dcp=4, draft_kind="eagle", uncounted=3 * (512 + 64) * 2),
+    SizingCase(model="llama", tp=8, dcp=2, draft_kind="dflash", draft="qwen3", draft_layers=5),
 )

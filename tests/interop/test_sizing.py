@@ -13,11 +13,20 @@ from kvproto.configurator import (
     ParallelLayout,
     PoolPlan,
     ServingOptions,
+    SpeculativeOptions,
     StateOptions,
     example_config,
     plan,
 )
-from kvproto.protocols import SWAPoolRequest, bytes_per_token
+from kvproto.configurator.pool_plan import PlannedPool
+from kvproto.protocols import (
+    HybridPoolRequest,
+    LeafRequest,
+    NoOpLeafRequest,
+    SWAPoolRequest,
+    SWARingPoolRequest,
+    bytes_per_token,
+)
 from tests.interop import report
 from tests.interop.sizing_cases import CASES, CONTEXT_LEN, SizingCase, as_published
 
@@ -33,38 +42,71 @@ def ours(case: SizingCase, more: int = 0) -> PoolPlan:
     options = ServingOptions(
         page_size=case.page_size,
         kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        dsa_rows=case.dsa_rows,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         prefix_cache=case.prefix_cache,
         context_len=CONTEXT_LEN,
         window_pools=case.window_pools,
         swa_full_tokens_ratio=case.window_ratio,
         max_running_requests=case.max_running_requests,
         state=StateOptions(full_memory_ratio=case.state_ratio),
+        speculative=_speculative(case),
     )
-    ranks, stage = ParallelLayout(tp_size=case.tp), 0
+    ranks, stage = ParallelLayout(tp_size=case.tp, dcp_size=case.dcp), 0
     if case.layers is not None:
         start, end = case.layers
         rest = len(shape.layers) - end
         ranks, stage = ParallelLayout(pp_size=3, pp_layers=(start, end - start, rest)), 1
     budget = MemoryBudget.of_caches(case.budget + more)
-    return plan(shape, options, ranks, budget, pp_rank=stage)
+    draft = None
+    if case.draft is not None:
+        draft = ModelShape.from_hf_config(example_config(case.draft))
+    return plan(shape, options, ranks, budget, pp_rank=stage, draft_shape=draft)
 
 
-def reserved(made: PoolPlan, page_size: int) -> int:
+def _speculative(case: SizingCase) -> SpeculativeOptions | None:
+    if case.draft_kind is None:
+        return None
+    return SpeculativeOptions(
+        kind=case.draft_kind,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        draft_tokens=case.draft_tokens,
+        steps=case.draft_steps,
+        draft_layers=case.draft_layers,
+        draft_kv_cache_dtype=case.draft_kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    )
+
+
+def reserved(made: PoolPlan) -> int:
     """Bytes of the pages that nobody is given."""
-    match made.pool:
+    return sum(
+        leaf.page_size * bytes_per_token(leaf)
+        for pool in (made.pool, made.draft)
+        for leaf in _leaves(pool)
+    )
+
+
+def _leaves(pool: PlannedPool | None) -> tuple[LeafRequest, ...]:
+    match pool:
+        case None:
+            return ()
         case SWAPoolRequest(full=full, window=window):
-            return page_size * (bytes_per_token(full) + bytes_per_token(window))
-        case _:
-            return page_size * made.bytes_per_token
+            return full, window
+        case HybridPoolRequest(full=full):
+            return (full,)
+        case SWARingPoolRequest() | NoOpLeafRequest():
+            raise AssertionError(f"no case asks for {pool}")
+        case leaf:
+            return (leaf,)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_sizes(theirs: dict[str, Any], case: SizingCase) -> None:
     found, made = theirs[case.name], ours(case)
-    assert made.bytes_per_token == ceil(found["cell"])
+    assert made.bytes_per_token == ceil(found["cell"]) + case.uncounted
     assert (None if made.state is None else made.state.size) == found["state_slots"]
-    if made.state is None:
-        made = ours(case, reserved(made, case.page_size))
+    if case.uncounted:
+        assert made.tokens.full < found["tokens"]
+    elif made.state is None:
+        made = ours(case, reserved(made))
         assert (made.tokens.full, made.tokens.window) == (
             found["tokens"],
             found["window_tokens"] or 0,

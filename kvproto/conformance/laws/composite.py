@@ -21,7 +21,7 @@ from kvproto.protocols import (
 
 from ..broken import LawBroken
 from ..composite_bench import CompositeBench
-from ..law import law
+from ..law import has_layers, law
 from ..storage import owned_storages
 
 
@@ -76,13 +76,12 @@ def leaf_for(bench: CompositeBench) -> None:
 @law(
     "composite.capabilities",
     Composite,
+    applies=has_layers,
     check="resolve to the leaves when the composite is built; forward what works for all of them",
 )
 def capabilities(bench: CompositeBench) -> None:
     """It keeps index keys where a leaf does, latent rows and block scales where all of them do."""
     owning = bench.owning_leaves
-    if not owning:
-        return
     told: dict[type, bool] = {
         IndexerCapable: any(supports(leaf, IndexerCapable) for leaf in owning),
         MLALatent: all(supports(leaf, MLALatent) for leaf in owning),

@@ -13,6 +13,7 @@ from kvproto.protocols import (
 from ..broken import LawBroken
 from ..composite_bench import CompositeBench, HybridBench
 from ..law import law
+from ..not_asked import NotAsked
 from .facts import size_parts
 
 
@@ -53,11 +54,12 @@ def size(bench: CompositeBench) -> None:
     """The reported bytes are those of the leaves: one number where all of theirs are, or a pair."""
     sized = [leaf for leaf in bench.owning_leaves if supports(leaf, SizeReporting)]
     parts = [size_parts(leaf.get_kv_size_bytes()) for leaf in sized]
-    sides = max(map(len, parts), default=0)
+    if not parts:
+        raise NotAsked("no leaf with layers reports its bytes")
+    sides = max(map(len, parts))
     expected = tuple(sum(part[i] for part in parts if i < len(part)) for i in range(sides))
-    if parts:
-        got = size_parts(bench.pool.get_kv_size_bytes())
-        bench.expect("get_kv_size_bytes()", expected=expected, got=got)
+    got = size_parts(bench.pool.get_kv_size_bytes())
+    bench.expect("get_kv_size_bytes()", expected=expected, got=got)
 
 
 @law(
@@ -71,7 +73,9 @@ def replication(bench: CompositeBench) -> None:
     saying = [leaf for leaf in bench.owning_leaves if supports(leaf, DeclaresTraits)]
     told = {leaf.pool_traits.replication for leaf in saying}
     got = bench.pool.pool_traits.replication
-    if len(told) == 1 and got not in told:
+    if len(told) != 1:
+        raise NotAsked("its leaves do not name one and the same group of ranks")
+    if got not in told:
         raise LawBroken("pool_traits.replication", expected=f"{told.pop()!r}", got=f"{got!r}")
 
 

@@ -9,7 +9,7 @@ from kvproto.protocols import Composite, supports
 
 from ..broken import LawBroken
 from ..composite_bench import CompositeBench, HybridBench
-from ..law import law
+from ..law import has_layers, law
 from ..ring_bench import RingBench
 
 _ALL_CAN: tuple[type, ...] = (
@@ -45,13 +45,12 @@ _BY_FULL_LOCATION = (p.Movable, p.HostCopyable, p.DeclaresRegions)
 @law(
     "composite.operations",
     Composite,
+    applies=has_layers,
     check="decide it when the composite is built, by its leaves; a forwarding method is an offer",
 )
 def operations(bench: CompositeBench) -> None:
     """It can write, move, copy, export, resume and describe what all its leaves can, else not."""
     owning = bench.owning_leaves
-    if not owning:
-        return
     hybrid = isinstance(bench, HybridBench)
     state = [bench.pool.mamba_pool] if hybrid else []
     exports = all(map(_exports_pages, owning))

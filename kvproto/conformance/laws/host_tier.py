@@ -8,7 +8,7 @@ from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVLeaf
 
 from ..broken import LawBroken
 from ..kv_bench import KVBench
-from ..law import law
+from ..law import has_layers, law
 from ..storage import kept_bytes
 
 
@@ -39,6 +39,7 @@ def geometry(bench: KVBench) -> None:
     "host-tier.fields",
     DeclaresRegions,
     KVLeaf,
+    applies=has_layers,
     needs=("host-tier.geometry",),
     check="name the scales of a packed row, and every block of an index page",
 )

@@ -9,6 +9,7 @@ from kvproto.protocols import HostCopyable, HybridComposite, MLALatent
 from ..composite_bench import HybridBench
 from ..kv_bench import LayerStub, WriteLoc
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from .hybrid import LAYERS
 
 
@@ -43,7 +44,7 @@ def full_loc_parts(bench: HybridBench) -> None:
 def host_copy_whole(bench: HybridBench) -> None:
     """A copy with state is restored with its state or not at all: without slots it raises."""
     if not bench.pool.cpu_copy_carries_mamba:
-        return
+        raise NotAsked("its copies carry no state, as cpu_copy_carries_mamba says")
     loc, to = torch.tensor([1]), torch.tensor([3])
     for layer_id in bench.layer_ids:
         k, v = bench.pair(8, 0, layer_id)

@@ -19,6 +19,7 @@ from kvproto.protocols import (
 from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from ..row_bench import RowsBench, SlotsBench
 from .leaf import OWNED
 
@@ -50,7 +51,7 @@ def buffers(bench: KVBench) -> None:
     """The buffer at a layer's position in the stage is what its read door is an alias of."""
     pool = bench.pool
     if _door(pool) != "alias":
-        return
+        raise NotAsked("its read doors make copies, as pool_traits.read_door says")
     for position, layer_id in enumerate(bench.layer_ids):
         for name, read in (("k_buffer", pool.get_key_buffer), ("v_buffer", pool.get_value_buffer)):
             held: Sequence[Tensor] = getattr(pool, name)

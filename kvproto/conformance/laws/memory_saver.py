@@ -29,6 +29,7 @@ from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..latent_bench import LatentBench
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from ..pausable_memory import pausable_memory
 from ..row_bench import RowsBench
 from ..saver import RecordedAllocations, recorded_allocations
@@ -53,8 +54,7 @@ def region(bench: KVBench) -> None:
     """With the saver on, all the pool's buffers and nothing else are allocated in its region."""
     with recorded_allocations() as recorded:
         pool = _saved(bench)
-    if pool is not None:
-        _expect_inside(set(owned_storages(pool, bench.slots)), recorded)
+    _expect_inside(set(owned_storages(pool, bench.slots)), recorded)
 
 
 @law("memory-saver.region-state", StatePool, check=_REGION)
@@ -62,9 +62,8 @@ def region_state(bench: StateBench) -> None:
     """With the saver on, all state tensors, scratch too, and nothing else are in its region."""
     with recorded_allocations() as recorded:
         pool = _saved(bench)
-    if pool is not None:
-        tensors = [t for t in named_tensors(pool.mamba_cache).values() if t.numel()]
-        _expect_inside({t.untyped_storage().data_ptr() for t in tensors}, recorded)
+    tensors = [t for t in named_tensors(pool.mamba_cache).values() if t.numel()]
+    _expect_inside({t.untyped_storage().data_ptr() for t in tensors}, recorded)
 
 
 @law(
@@ -90,8 +89,6 @@ def paused(bench: KVBench) -> None:
     """Paused, a pool tells geometry, sizes and addresses as before, without touching a buffer."""
     with pausable_memory() as memory:
         pool = _saved(bench)
-        if pool is None:
-            return
         before = _told(pool)
         memory.pause(_TAG)
         bench.expect("what the paused pool tells", expected=before, got=_told(pool))
@@ -109,8 +106,6 @@ def paused_rows(bench: RowsBench) -> None:
     """Paused, a request table takes rows back, one by one and all, without touching its entries."""
     with pausable_memory() as memory:
         pool = _saved(bench)
-        if pool is None:
-            return
         held = bench.requests(2)
         pool.alloc(held)
         memory.pause(_TAG)
@@ -133,8 +128,6 @@ def resume(bench: KVBench) -> None:
     """After a resume slot 0 is restored to zero everywhere, and what was written since is kept."""
     with pausable_memory() as memory:
         pool = _saved(bench)
-        if pool is None:
-            return
         memory.pause(_TAG)
         memory.resume(_TAG)
     resumed = bench.sibling(pool)
@@ -173,11 +166,13 @@ def resume_state(bench: StateBench) -> None:
 
 
 def _saved(bench: Bench) -> Any:
-    """A pool built with the saver on; None, with a note, where the factory declines that."""
+    """A pool built with the saver on.
+
+    :raises NotAsked: where the factory declines that.
+    """
     pool = bench.build(_with_saver(bench.request))
     if isinstance(pool, Declined):
-        bench.note = f"the factory declines enable_memory_saver=True: {pool.reason}"
-        return None
+        raise NotAsked(f"the factory declines enable_memory_saver=True: {pool.reason}")
     return pool
 
 

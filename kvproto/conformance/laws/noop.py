@@ -21,6 +21,7 @@ from kvproto.protocols import (
 from ..bare_bench import NoOpBench
 from ..broken import LawBroken
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from ..storage import owned_storages
 
 _NEED_ROWS = (KVPool, Movable, HostCopyable)
@@ -48,8 +49,7 @@ def allocates_nothing(bench: NoOpBench) -> None:
     wide = replace(request, size=64 * request.size, layer_num=request.layer_num + 3)
     pool = bench.build(wide)
     if isinstance(pool, Declined):
-        bench.note = f"the factory declines {wide.size} slots: {pool.reason}"
-        return
+        raise NotAsked(f"the factory declines {wide.size} slots: {pool.reason}")
     widths = request.head_dim, request.value_head_dim
     page = sum(widths) * request.head_num * request.page_size * request.dtype.itemsize
     owned = sum(owned_storages(pool, 1).values())

@@ -25,6 +25,7 @@ from ..block_codec import is_block_scaled
 from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 
 _OTHER = {
     torch.bfloat16: torch.float16,
@@ -54,14 +55,20 @@ def fingerprint(bench: KVBench) -> None:
         if not isinstance(pool, Declined):
             found = peer_differences(mine, pool.buffer_regions())
             bench.expect(f"differences to a pool of {name}", expected=[], got=found)
-    for name, request in _others(bench.request):
+    declined: list[str] = []
+    others = list(_others(bench.request))
+    for name, request in others:
         pool = bench.build(request)
         if isinstance(pool, Declined):
-            continue
-        if not peer_differences(mine, pool.buffer_regions()):
+            declined.append(name)
+        elif not peer_differences(mine, pool.buffer_regions()):
             raise LawBroken(
                 f"differences to a pool with {name}", expected="at least one", got="none"
             )
+    if len(declined) == len(others):
+        raise NotAsked("the factory declines every other geometry, so none was compared")
+    if declined:
+        bench.note = f"declined, so not compared: {', '.join(declined)}"
 
 
 def _others(request: LeafRequest) -> Iterator[tuple[str, LeafRequest]]:

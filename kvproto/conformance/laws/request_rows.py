@@ -33,7 +33,6 @@ def rows(bench: RowsBench) -> None:
     given = [*bench.alloc(bench.requests(2)), *bench.alloc(bench.requests(count - 2))]
     bench.expect("all rows", expected=list(bench.lendable), got=sorted(given))
     bench.expect("alloc(1 request), no row left", expected=None, got=pool.alloc(bench.requests(1)))
-    bench.expect("alloc(no request)", expected=[], got=pool.alloc([]))
 
 
 @law(
@@ -123,3 +122,16 @@ def all_or_nothing(bench: RowsBench) -> None:
     bench.expect(f"{call}; rows", expected={None}, got={r.row for r in waiting})
     after = (pool.available_size(), pool.req_generation.tolist())
     bench.expect(f"{call}; available_size(), req_generation", expected=before, got=after)
+
+
+@law(
+    "request.empty-batch",
+    RequestPool,
+    needs=("request.rows",),
+    check="end early for a batch of no request: there is nothing to stack",
+)
+def empty_batch(bench: RowsBench) -> None:
+    """A batch of no request is given no rows, also when none is left."""
+    bench.expect("alloc(no request)", expected=[], got=bench.pool.alloc([]))
+    bench.alloc(bench.requests(len(bench.lendable)))
+    bench.expect("alloc(no request), no row left", expected=[], got=bench.pool.alloc([]))

@@ -25,6 +25,7 @@ from kvproto.protocols import (
 from ..broken import LawBroken
 from ..kv_bench import KVBench
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from .leaf import OWNED
 
 _BY_CAPABILITY = (
@@ -58,8 +59,11 @@ def request(bench: KVBench) -> None:
 def replication(bench: KVBench) -> None:
     """Rows by head are declared sharded over ranks, latent rows whole on each, or as owned."""
     told = bench.pool.pool_traits.replication
-    for capability, legal in _BY_CAPABILITY:
-        if supports(bench.pool, capability) and told not in legal:
+    held = [each for each in _BY_CAPABILITY if supports(bench.pool, each[0])]
+    if not held:
+        raise NotAsked("it keeps neither rows by head nor latent rows")
+    for capability, legal in held:
+        if told not in legal:
             raise LawBroken(
                 f"pool_traits.replication of a pool that is {capability.__name__}",
                 expected=" or ".join(legal),

@@ -25,6 +25,7 @@ from kvproto.protocols import (
 from ..broken import LawBroken
 from ..kv_bench import KVBench, Side
 from ..law import has_layers, law
+from ..not_asked import NotAsked
 from ..oracle import peek, poke
 from ..storage import kept_bytes
 from .leaf import OWNED
@@ -155,7 +156,7 @@ def layer_ids(bench: KVBench) -> None:
 def order(bench: KVBench) -> None:
     """Regions come layer by layer: the keys of all layers first, then the values of all."""
     if _orders_otherwise(bench.pool):
-        return
+        raise NotAsked("it declares another order of regions")
     _fill_pages(bench)
     places: list[tuple[Side, int]] = [
         (side, layer_id) for side in bench.sides for layer_id in bench.layer_ids

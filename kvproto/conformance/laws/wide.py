@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,7 +14,10 @@ from ..kv_bench import KVBench
 from ..latent_bench import LatentBench, has_index_keys
 from ..law import has_layers, law
 from ..lazy_memory import LazyZeros
+from ..not_asked import NotAsked
 from .leaf import INDEX_DTYPES, OWNED
+
+B = TypeVar("B", bound=KVBench)
 
 _REACH = 1 << 31
 
@@ -31,8 +34,6 @@ def wide_address(bench: KVBench) -> None:
     """Rows past 2**31 elements of a buffer are stored in their place, for int32 locations too."""
     narrowest = min(map(bench.stored_elements, bench.sides))
     wide = _wide(bench, narrowest)
-    if wide is None:
-        return
     slots = [wide.slots - 1, wide.slots // 2, 1]
     for salt, dtype in enumerate(INDEX_DTYPES):
         pair = wide.pair(3, salt)
@@ -55,8 +56,6 @@ def wide_address(bench: KVBench) -> None:
 def wide_index(bench: LatentBench) -> None:
     """Index keys past 2**31 bytes are stored and gathered in their place, for int32 pages too."""
     wide = _wide(bench, max(1, (bench.index_head_dim + 4) // bench.index_kpool))
-    if not isinstance(wide, LatentBench):
-        return
     page, layer_id = wide.index_page_size, wide.layer_ids[0]
     last = wide.index_slots - 1
     for salt, dtype in enumerate(INDEX_DTYPES):
@@ -75,6 +74,7 @@ def wide_index(bench: LatentBench) -> None:
 @law(
     "transfer.wide-address",
     Transferable,
+    applies=has_layers,
     check="return Python integers: a 32-bit number times a page wraps at 2 GiB",
 )
 def exact_integers(bench: KVBench) -> None:
@@ -89,8 +89,11 @@ def _infos(pool: Transferable) -> tuple[list[int], list[int], list[int]]:
     return pool.get_contiguous_buf_infos()
 
 
-def _wide(bench: KVBench, narrowest: int) -> Any:
-    """The bench of a pool of one layer whose narrowest rows reach far enough, in lazy memory."""
+def _wide(bench: B, narrowest: int) -> B:
+    """The bench of a pool of one layer whose narrowest rows reach far enough, in lazy memory.
+
+    :raises NotAsked: where the factory declines so many slots.
+    """
     page = bench.request.page_size
     pages = _REACH // (narrowest * page) + 2
     one_layer: dict[str, Any] = {"size": pages * page, "layer_num": 1}
@@ -100,6 +103,5 @@ def _wide(bench: KVBench, narrowest: int) -> Any:
     with LazyZeros():
         pool = bench.build(request)
     if isinstance(pool, Declined):
-        bench.note = f"the factory declines {request.size} slots: {pool.reason}"
-        return None
+        raise NotAsked(f"the factory declines {request.size} slots: {pool.reason}")
     return bench.sibling(pool, request)

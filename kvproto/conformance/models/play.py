@@ -60,7 +60,7 @@ class _Game:
             self.tries -= 1
         if self.tries < 0:
             raise _Enough
-        return type(self.bench)(self.bench.request, self.bench.another(), self.bench.seed)
+        return self.bench.sibling(self.bench.another())
 
     def end(self) -> None:
         """Keep the calls that led to the exception in flight, if they are fewer than any."""

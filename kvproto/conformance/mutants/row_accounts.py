@@ -106,6 +106,12 @@ class LendsThePaddingRow(ReqToToken):
         self._free_rows[:] = range(self.req_to_token.shape[0] - 1)
 
 
+@mutant("request.empty-batch", serves=RequestPoolRequest, build=rows)
+class TakesNoRowForARefusal(ReqToToken):
+    def alloc(self, reqs: Any, /) -> list[int] | None:
+        return super().alloc(reqs) or None
+
+
 @mutant("request.write", serves=RequestPoolRequest, build=rows)
 class WritesFromTheFirstToken(ReqToToken):
     def write(self, indices: Any, values: Tensor, /) -> None:

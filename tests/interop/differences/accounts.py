@@ -103,7 +103,7 @@ ACCOUNTS = (
     Difference(
         family=ROWS,
         operation="a_batch_of_no_request",
-        clause="request.rows",
+        clause="request.empty-batch",
         sglang="RuntimeError",
         kvproto="no rows",
         shown=Shown("RuntimeError", []),

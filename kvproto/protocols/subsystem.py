@@ -1,0 +1,41 @@
+"""Pools that a platform builds together, because no leaf request describes one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from .platform import Platform
+
+if TYPE_CHECKING:
+    from .allocator import SlotAllocator
+    from .leaf import KVPool
+    from .request_pool import RequestPool
+    from .requests import Declined
+    from .state_pool import StatePool
+    from .unified_requests import UnifiedBufferRequest
+
+__all__ = ["SubsystemPlatform", "SubsystemPools"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubsystemPools:
+    """What a subsystem is made of: each part as capable as one that is built alone.
+
+    `state` and `draft` are None where the request asks for none.
+    """
+
+    pool: KVPool
+    allocator: SlotAllocator
+    request_pool: RequestPool
+    state: StatePool | None = None
+    draft: KVPool | None = None
+
+
+@runtime_checkable
+class SubsystemPlatform(Platform, Protocol):
+    """Can it build the subsystems that its capabilities name?"""
+
+    def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+        """All parts of the subsystem, their buffers allocated and zero, every slot free."""
+        ...
