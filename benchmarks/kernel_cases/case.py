@@ -88,6 +88,10 @@ class Case:
     at_most: float = 1.0
     tokens: tuple[int, ...] = (64, 8192)
     """Batches that kernels are compiled for differently."""
+    bulk: int = 0
+    """The batch that is timed on a GPU; 0: as many tokens as move 256 MiB."""
+    goal: float = 0.0
+    """The share of a large copy's bandwidth that is demanded there."""
     why: str = ""
     """Why `at_most` is more than 1."""
     interpret: bool = True

@@ -37,7 +37,7 @@ def _case(
 
     def inputs(place: Place) -> Inputs:
         """Half of the sources are targets of other pairs."""
-        count = layers if place.device == "meta" else 2
+        count = 2 if place.device == "cpu" else layers
         buffers = [place.pool(*row, dtype=torch.bfloat16) for row in rows for _ in range(count)]
         targets, sources = place.locations(), place.locations()
         sources[::2] = targets.flip(0)[::2]
@@ -51,6 +51,8 @@ def _case(
         call=move_row_sets,
         moves=_moves,
         plain=_plain,
+        bulk=max(tokens),
+        goal=0.85,
         tokens=tokens,
         at_most=2.14 if staged else 1.07,
         why="locations are read again for every 128 bytes of a row"

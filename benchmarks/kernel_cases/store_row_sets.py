@@ -49,6 +49,7 @@ def _case(shape: str, heads: Heads, dtype: torch.dtype) -> Case:
         call=store_row_sets,
         moves=_moves,
         plain=_plain,
+        goal=0.85,
     )
 
 
