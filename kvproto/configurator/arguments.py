@@ -14,6 +14,7 @@ from .options import (
     DraftRows,
     HeadLayout,
     IndexRows,
+    KVSharding,
     PoolMemory,
     Role,
     Rows,
@@ -66,6 +67,7 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),
     ("--pool-memory", "split", get_args(PoolMemory), "whether pools share one byte buffer"),
     ("--draft-rows", "own", get_args(DraftRows), "where a draft's rows lie"),
+    ("--kv-sharding", "none", get_args(KVSharding), "whether ranks keep latent pages in turn"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (
         "--allocator-fallback",

@@ -13,6 +13,7 @@ from kvproto.protocols import (
     MHALeafRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     SWAAllocatorRequest,
@@ -128,6 +129,14 @@ def allocator_request(
             need_sort=need_sort,
             host_to_device_ratio=options.host_to_device_ratio,
             fallback=options.allocator_fallback,
+        )
+    if options.kv_sharding == "pages":
+        return ShardedAllocatorRequest(
+            size_per_rank=tokens.full,
+            page_size=options.page_size,
+            shard_size=parallel.attention_ranks,
+            device=options.device,
+            need_sort=need_sort,
         )
     scale = parallel.dcp_size
     page_size = options.page_size * scale

@@ -15,7 +15,9 @@ from kvproto.protocols import (
     KVLeaf,
     KVPool,
     LeafRequest,
+    MLALeafRequest,
     NoOpLeafRequest,
+    PageSharded,
     Platform,
     SlotAllocator,
     SparseIndexLeafRequest,
@@ -95,6 +97,8 @@ class _Doors:
             require(leaf, KVLeaf, for_=name)
             if _rows_of_some(request):
                 require(leaf, HiSparse, for_=name)
+            if _pages_of_some(request):
+                require(leaf, PageSharded, for_=name)
         except CapabilityError as error:
             raise BuildError(str(error)) from error
         other = differences(request, leaf)
@@ -126,6 +130,15 @@ def _rows_of_some(request: LeafRequest) -> bool:
     match request:
         case DSALeafRequest() | SparseIndexLeafRequest():
             return request.host_to_device_ratio > 1
+        case _:
+            return False
+
+
+def _pages_of_some(request: LeafRequest) -> bool:
+    """Whether the leaf has the pages of one rank, and gathers the others."""
+    match request:
+        case MLALeafRequest() | DSALeafRequest():
+            return request.page_shards is not None
         case _:
             return False
 

@@ -16,6 +16,7 @@ from kvproto.protocols import (
     KVPool,
     MLALatent,
     Movable,
+    PageSharded,
     PoolTraits,
     RequestPool,
     RequestRingSWA,
@@ -44,6 +45,7 @@ class Views:
     swa: SWAComposite | None
     ring: RequestRingSWA | None
     hisparse: HiSparse | None
+    page_sharded: PageSharded | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
     movable: Movable | None
@@ -112,6 +114,7 @@ def views_of(pool: KVPool) -> Views:
         swa=_bound(pool, SWAComposite),
         ring=_bound(pool, RequestRingSWA),
         hisparse=_bound(pool, HiSparse),
+        page_sharded=_bound(pool, PageSharded),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
         movable=_bound(pool, Movable),

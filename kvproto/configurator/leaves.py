@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kvproto.protocols import (
@@ -21,6 +21,7 @@ from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
 from .options import ServingOptions
+from .page_shards import page_shards
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .shape import ModelShape
@@ -61,6 +62,9 @@ def leaf_requests(
     if stage.full and shape.attention is not None:
         index = shape.index if shape.ids("indexed") else None
         full = maker.leaf(shape.attention, index, stage.full)
+        shards = page_shards(shape, options, parallel)
+        if shards is not None and isinstance(full, MLALeafRequest | DSALeafRequest):
+            full = replace(full, page_shards=shards)
     if stage.window and shape.window_attention is not None:
         window = maker.leaf(shape.window_attention, None, stage.window)
     if stage.state and shape.state is not None:

@@ -15,6 +15,7 @@ __all__ = [
     "DraftRows",
     "HeadLayout",
     "IndexRows",
+    "KVSharding",
     "PoolMemory",
     "Role",
     "Rows",
@@ -36,6 +37,9 @@ StateTracking = Literal["none", "eager", "lazy"]
 
 Rows = Literal["kept", "none"]
 """Whether rows of tokens are kept, or attended to in the pass that makes them and then gone."""
+
+KVSharding = Literal["none", "pages"]
+"""Whether each rank keeps every row that all of them read alike, or one page in so many."""
 
 WindowStorage = Literal["paged", "ring"]
 """Whether windows take pages beside those of the full context, or each request has a ring."""
@@ -135,6 +139,7 @@ class ServingOptions:
     window_storage: WindowStorage = "paged"
     pool_memory: PoolMemory = "split"
     rows: Rows = "kept"
+    kv_sharding: KVSharding = "none"
     host_to_device_ratio: int | None = None
     enable_memory_saver: bool = False
     swa_full_tokens_ratio: float = 0.8
@@ -196,6 +201,7 @@ _DOMAINS: dict[str, Any] = {
     "index_rows": IndexRows,
     "role": Role,
     "rows": Rows,
+    "kv_sharding": KVSharding,
     "window_storage": WindowStorage,
     "pool_memory": PoolMemory,
     "allocator_fallback": Fallback,

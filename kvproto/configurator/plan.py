@@ -9,6 +9,7 @@ from math import ceil
 from kvproto.protocols import (
     DSALeafRequest,
     LeafRequest,
+    MLALeafRequest,
     PlatformCapabilities,
     StatePoolRequest,
     bytes_of_pool,
@@ -26,6 +27,7 @@ from .in_tree import CPU
 from .leaves import LeafRequests, leaf_requests
 from .ledger import shares_of
 from .options import ServingOptions
+from .page_shards import ranks_of_pages
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .pool_plan import DraftWindows, PoolPlan
@@ -152,7 +154,7 @@ def _costs(
         draft=_cost(full) + (0 if shared else _cost(window)),
         page_size=options.page_size,
         draft_scale=parallel.dcp_size * ids_per_row(options),
-        fixed=_rings(leaves.full) + _rings(full),
+        fixed=_fixed(leaves.full) + _fixed(full),
     )
 
 
@@ -160,12 +162,16 @@ def _cost(request: LeafRequest | None) -> int:
     return 0 if request is None else bytes_per_token(request)
 
 
-def _rings(request: LeafRequest | None) -> int:
-    """Bytes that a leaf has for requests, however many tokens there are."""
-    if not isinstance(request, DSALeafRequest) or not request.has_tails:
-        return 0
-    without = replace(request, index_kpool_compress=False)
-    return bytes_of_pool(request) - bytes_of_pool(without)
+def _fixed(request: LeafRequest | None) -> int:
+    """Bytes that a leaf has for requests or batches, however many tokens there are."""
+    match request:
+        case DSALeafRequest():
+            without = replace(request, index_kpool_compress=False, page_shards=None)
+            return bytes_of_pool(request) - bytes_of_pool(without)
+        case MLALeafRequest():
+            return bytes_of_pool(request) - bytes_of_pool(replace(request, page_shards=None))
+        case _:
+            return 0
 
 
 def _common_state(
@@ -253,7 +259,7 @@ def _planned(
     running = concurrency(
         options,
         parallel,
-        tokens.capacity * parallel.dcp_size,
+        tokens.capacity * parallel.dcp_size * ranks_of_pages(options, parallel),
         _context(shape, options),
         None if state is None else state.slots,
     )

@@ -12,6 +12,7 @@ from kvproto.protocols import (
     PoolRequest,
     PureSWAAllocatorRequest,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
     SWAAllocatorRequest,
@@ -35,9 +36,11 @@ PlannedAllocator: TypeAlias = (
     | PureSWAAllocatorRequest
     | SWARingAllocatorRequest
     | HiSparseAllocatorRequest
+    | ShardedAllocatorRequest
 )
 """One space of slots, a full space with a window space beside it, a window space alone, a full
-space whose requests have rings, or a space of ids over fewer slots of the device."""
+space whose requests have rings, a space of ids over fewer slots of the device, or pages
+that ranks keep in turn."""
 
 PlannedTable: TypeAlias = RequestPoolRequest | StateRequestPoolRequest
 """Rows of token slots, with a slot of state to each where layers recur."""

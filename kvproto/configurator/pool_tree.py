@@ -16,6 +16,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     NoOpLeafRequest,
     PureSWAAllocatorRequest,
+    ShardedAllocatorRequest,
     SparseIndexLeafRequest,
     StatePoolRequest,
     SWAAllocatorRequest,
@@ -91,6 +92,9 @@ def _allocator(asked: PlannedAllocator) -> str:
         case SWARingAllocatorRequest(full=full):
             rings = f"a ring of {asked.swa_req_ring_size:,} window slots for each request"
             return f"{_pages(full.size, full.page_size)}, {rings}" + _or_the_core(full.fallback)
+        case ShardedAllocatorRequest():
+            pages = _pages(asked.size_per_rank, asked.page_size)
+            return f"{pages} of each of {asked.shard_size} ranks, by the core"
         case PureSWAAllocatorRequest():
             return f"window {_pages(asked.size, 1)}, by the core"
 

@@ -8,6 +8,7 @@ from .device_subset import refuse_subsets
 from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
 from .no_rows import refuse_readers_of_rows
 from .options import ServingOptions
+from .page_shards import refuse_page_shards
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .shape import ModelShape
@@ -44,6 +45,7 @@ def refuse(
         )
     refuse_readers_of_rows(shape, options, parallel)
     refuse_subsets(shape, options)
+    refuse_page_shards(shape, options, parallel, platform)
     refuse_unified(shape, options, parallel, platform)
     refuse_parts_of_blocks(shape, options)
     if parallel.dcp_size > 1 and shape.index is not None:

@@ -33,7 +33,7 @@ from .hybrid import HybridComposite
 from .indexer import IndexerCapable
 from .key_only import KeyOnly
 from .kpool_tail import KPoolTail
-from .latent_requests import DSALeafRequest, MLALeafRequest
+from .latent_requests import DSALeafRequest, MLALeafRequest, PageShards
 from .layer import AttentionLayer, LayerTransferCounter, WriteLocation
 from .layer_sharded import LayerOwner, LayerSharded
 from .layout import ELEMENT_BYTES, Axis, AxisName, ElementType, Field, FieldName, Tile, row_major
@@ -162,6 +162,7 @@ __all__ = [
     "PagePlacement",
     "PageShard",
     "PageSharded",
+    "PageShards",
     "PagedAllocator",
     "Platform",
     "PlatformCapabilities",

@@ -10,17 +10,36 @@ from .row_request import RowsRequest, at_least
 if TYPE_CHECKING:
     from .traits import Layout
 
-__all__ = ["DSALeafRequest", "MLALeafRequest"]
+__all__ = ["DSALeafRequest", "MLALeafRequest", "PageShards"]
 
 _SCALED_TOGETHER = 128
+_NO_KEYWORDS = ("layout", "skip_topk_layers", "host_to_device_ratio", "page_shards")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageShards:
+    """Pages of which each of `shard_size` ranks keeps its own, in turn, and gathers the others'.
+
+    A leaf has the slots of one rank, and twice `scratch_rows` rows of one layer to gather into;
+    locations are those of the whole group, and the pool is `PageSharded`.
+
+    :raises ValueError: for fewer than two ranks, or no row of scratch.
+    """
+
+    shard_size: int
+    scratch_rows: int
+
+    def __post_init__(self) -> None:
+        at_least(self, "shard_size", 2)
+        at_least(self, "scratch_rows", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLALeafRequest(RowsRequest):
     """A leaf with one latent row per token, `kv_lora_rank + qk_rope_head_dim` wide, latent first.
 
-    The same rows on every tensor-parallel rank. `qk_rope_head_dim` 0 stands for a model without
-    rotated dimensions.
+    The same rows on every tensor-parallel rank, but where `page_shards` deals pages out.
+    `qk_rope_head_dim` 0 stands for a model without rotated dimensions.
 
     :raises ValueError: as `MHALeafRequest`.
     """
@@ -28,6 +47,7 @@ class MLALeafRequest(RowsRequest):
     kv_lora_rank: int
     qk_rope_head_dim: int
     layout: Layout = "latent_rows"
+    page_shards: PageShards | None = None
 
     def __post_init__(self) -> None:
         self._check("kv_lora_rank")
@@ -36,7 +56,7 @@ class MLALeafRequest(RowsRequest):
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape."""
-        return self._keywords("layout")
+        return self._keywords("layout", "page_shards")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +71,7 @@ class DSALeafRequest(RowsRequest):
     keys and scores, `index_kpool + tail_extra_slots` tokens long, for each of
     `max_running_requests` and for padding. Above 1, `host_to_device_ratio` is how many ids there
     are to a row: rows are device slots, index keys are those of ids, and the pool is `HiSparse`.
+    `page_shards` is as in `MLALeafRequest`.
 
     :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
         of another dtype or a rank that is not whole blocks, and for groups that do not divide a
@@ -67,6 +88,7 @@ class DSALeafRequest(RowsRequest):
     max_running_requests: int | None = None
     host_to_device_ratio: int = 1
     layout: Layout = "latent_rows"
+    page_shards: PageShards | None = None
 
     def __post_init__(self) -> None:
         self._check("kv_lora_rank", "index_head_dim", "host_to_device_ratio")
@@ -148,4 +170,4 @@ class DSALeafRequest(RowsRequest):
         own: dict[str, Any] = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
         if self.host_to_device_ratio > 1:
             own["host_to_device_ratio"] = self.host_to_device_ratio
-        return self._keywords("layout", "skip_topk_layers", "host_to_device_ratio") | own
+        return self._keywords(*_NO_KEYWORDS) | own

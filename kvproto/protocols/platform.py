@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DSARows", "Platform", "PlatformCapabilities", "Subsystem"]
 
-Subsystem = Literal["unified_buffer", "fused_draft", "compressed_pool", "qsa_pool"]
-"""Ways to keep caches that no leaf request describes: one byte buffer for every pool, rows of a
-draft in the pages of its model, rows of several tokens each, index keys of several tokens each. A
-platform that builds one says so."""
+Subsystem = Literal[
+    "unified_buffer", "fused_draft", "compressed_pool", "qsa_pool", "page_shards", "ple_state"
+]
+"""Ways to keep caches that not every platform knows: one byte buffer for every pool, rows of a
+draft in the pages of its model, rows of several tokens each, index keys of several tokens each,
+pages dealt out over ranks, convolutions of per-layer embeddings beside a slot of state. A platform
+that builds one says so."""
 
 DSARows = Literal["packed", "raw"]
 """How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from .bare_requests import NoOpLeafRequest
 from .composite_requests import HybridPoolRequest, SWAPoolRequest
@@ -106,6 +106,9 @@ def bytes_of_pool(request: PoolRequest | SWARingPoolRequest | NoOpLeafRequest) -
         case DSALeafRequest():
             pooled = replace(request, index_kpool=1, host_to_device_ratio=1)
             return _keyed_bytes(request, bytes_per_token(pooled) - _index_bytes(request))
+        case MLALeafRequest():
+            rows = bytes_per_token(request) * (request.size + request.page_size)
+            return rows + _gathered_bytes(request)
         case _:
             return bytes_per_token(request) * (request.size + request.page_size)
 
@@ -122,7 +125,8 @@ def _keyed_bytes(request: DSALeafRequest, row_bytes: int) -> int:
     keyed = request.layer_num - sum(request.skip_topk_layers)
     ring = request.tail_rows * request.tail_length * request.index_head_dim * 2
     return (
-        row_bytes * slots
+        _gathered_bytes(request)
+        + row_bytes * slots
         + _index_bytes(request) * (request.index_slots // request.index_kpool)
         + (2 * keyed * ring)
     )
@@ -136,3 +140,15 @@ def _sparse_bytes(request: SparseIndexLeafRequest) -> tuple[int, int]:
     dense = request.layer_num - sparse
     index = (sparse + len(request.index_value_layer_ids)) * row
     return sparse * main, dense * main + index
+
+
+def _gathered_bytes(request: MLALeafRequest | DSALeafRequest) -> int:
+    """Bytes of the rows, with an index key each, that pages of other ranks are gathered into."""
+    if request.page_shards is None:
+        return 0
+    whole = replace(request, layer_num=1, page_shards=None, **_with_keys(request))
+    return 2 * request.page_shards.scratch_rows * bytes_per_token(whole)
+
+
+def _with_keys(request: MLALeafRequest | DSALeafRequest) -> dict[str, Any]:
+    return {"skip_topk_layers": ()} if isinstance(request, DSALeafRequest) else {}

@@ -94,6 +94,8 @@ def _bare(request: KeyOnlyLeafRequest | NoOpLeafRequest) -> BareLeaves | Decline
 
 def _indexed(request: DSALeafRequest) -> DSALeaf | Declined:
     match request:
+        case DSALeafRequest(page_shards=shards) if shards is not None:
+            return Declined(f"no reference leaf of one of {shards.shard_size} ranks' pages")
         case DSALeafRequest(index_kpool=pooled, host_to_device_ratio=ratio) if (
             pooled > 1 and ratio > 1
         ):
@@ -143,6 +145,8 @@ def _mha(request: MHALeafRequest) -> MHALeaves | Declined:
 
 def _mla(request: MLALeafRequest) -> MLALeaves | Declined:
     match request:
+        case MLALeafRequest(page_shards=shards) if shards is not None:
+            return Declined(f"no reference leaf of one of {shards.shard_size} ranks' pages")
         case MLALeafRequest(layout="latent_rows", quant_scheme="none" | "fp8_scaled"):
             return maybe_validate(MLALeaf(**request.keywords()))
         case MLALeafRequest(layout="latent_rows", quant_scheme="fp4_mx16"):

@@ -15,6 +15,7 @@ from kvproto.protocols import (
     PoolRequest,
     RequestPool,
     RequestPoolRequest,
+    ShardedAllocatorRequest,
     StatePool,
     StatePoolRequest,
     StateRequestPoolRequest,
@@ -62,7 +63,8 @@ class ReferenceCore:
         | SWAAllocatorRequest
         | PureSWAAllocatorRequest
         | SWARingAllocatorRequest
-        | HiSparseAllocatorRequest,
+        | HiSparseAllocatorRequest
+        | ShardedAllocatorRequest,
         kvcache: object,
         request_pool: RequestPool,
         build_allocator: BuildAllocator,

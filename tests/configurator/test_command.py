@@ -145,6 +145,7 @@ def test_a_draft_has_a_config_of_its_own(
         (["gpt_oss", "--window-storage", "ring"], "--max-running=None: each request has a ring"),
         (["llama", "--draft-config", "qwen3"], "drafts nothing without --draft-tokens N"),
         (["llama", "--draft-config", "qwen3", "--draft-tokens", "0"], "--draft-tokens=0: it is a"),
+        (["deepseek_v3", "--kv-sharding", "pages"], "platform 'cpu' offers no page_shards"),
         (["deepseek_v32", "--host-ratio", "2"], "--host-ratio=2: a prefix cache lends rows that"),
         (["deepseek_v4"], "offers no compressed_pool"),
         (["mamba2"], "--context-len=None: the config of 'mamba2' states none; give one"),

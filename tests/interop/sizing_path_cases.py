@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RINGS", "SUBSETS", "RingCase", "SubsetCase"]
+__all__ = ["RINGS", "SHARDS", "SUBSETS", "RingCase", "ShardCase", "SubsetCase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,26 @@ class RingCase:
         return "/".join(str(getattr(self, n)) for n in self.__dataclass_fields__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShardCase:
+    """A model whose pages so many ranks keep in turn."""
+
+    model: str
+    tp: int
+    kv_dtype: str = "auto"
+
+    @property
+    def name(self) -> str:
+        """The case in one word."""
+        return "/".join(str(getattr(self, n)) for n in self.__dataclass_fields__)
+
+
+SHARDS: tuple[ShardCase, ...] = (
+    ShardCase(model="deepseek_v3", tp=8),
+    ShardCase(model="deepseek_v2", tp=2, kv_dtype="fp8_e4m3"),
+    ShardCase(model="deepseek_v32", tp=4, kv_dtype="fp8_e4m3"),
+    ShardCase(model="glm_moe_dsa", tp=8),
+)
 SUBSETS: tuple[SubsetCase, ...] = (
     SubsetCase(model="deepseek_v32", ratio=2),
     SubsetCase(model="deepseek_v32", ratio=5, kv_dtype="fp8_e4m3", tp=8),

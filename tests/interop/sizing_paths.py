@@ -12,7 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from sglang.srt.mem_cache import deepseek_v4_memory_pool, kv_cache_configurator
+from sglang.srt.mem_cache import (
+    deepseek_v4_memory_pool,
+    kv_cache_configurator,
+    page_interleave,
+)
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.base_swa_memory_pool import BaseSWAKVPool
 from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
@@ -22,13 +26,14 @@ from sglang.srt.runtime_context import get_parallel
 
 from tests.interop import sizing
 from tests.interop.sizing_cases import CASES, SizingCase
-from tests.interop.sizing_path_cases import RINGS, SUBSETS, RingCase, SubsetCase
+from tests.interop.sizing_path_cases import RINGS, SHARDS, SUBSETS, RingCase, ShardCase, SubsetCase
 
 
 def main() -> None:
     found = {
         "refused": {case.name: refused(case) for case in CASES},
         "subsets": {case.name: subset(case) for case in SUBSETS},
+        "shards": {case.name: shards(case) for case in SHARDS},
         "rings": {case.name: ring(case) for case in RINGS},
     }
     json.dump(found, sys.stdout)
@@ -84,6 +89,28 @@ def subset(case: SubsetCase) -> dict[str, int]:
     made = pool_configurator.create_memory_pool_configurator(kvc)
     tokens = made.calculate_pool_sizes(of.budget, of.page_size).max_total_num_tokens
     return {"cell": made._cell_size, "tokens": tokens}
+
+
+def shards(case: ShardCase) -> dict[str, int]:
+    """Scratch to gather into, what a token costs beside it, and a rank's tokens."""
+    of = SizingCase(model=case.model, kv_dtype=case.kv_dtype, tp=case.tp)
+    get_parallel().override_permanently(
+        attn_tp_size=case.tp,
+        attn_dcp_size=1,
+        attn_cp_size=1,
+        pp_size=1,
+        enable_cp_tp_group_sharing=False,
+        enable_dsa_cache_layer_split=False,
+        enable_kv_cache_sharding=True,
+    )
+    page_interleave.get_kv_shard_group_info = lambda _kvc: (0, case.tp)
+    server = sizing._server(of)
+    for module in (pool_configurator, kv_cache_configurator, page_interleave):
+        _patch(module, server)
+    kvc = sizing._configurator(of, sizing._model_config(of, of.model))
+    made = pool_configurator.create_memory_pool_configurator(kvc)
+    tokens = made.calculate_pool_sizes(of.budget, of.page_size).max_total_num_tokens
+    return {"scratch": made._fixed_overhead_bytes, "cell": made._cell_size, "tokens": tokens}
 
 
 def ring(case: RingCase) -> dict[str, int]:

@@ -19,14 +19,25 @@ from kvproto.configurator import (
     plan,
 )
 from kvproto.protocols import SWARingPoolRequest
+from tests.configurator.test_build import CPU
 from tests.interop import report
 from tests.interop.sizing_cases import CASES, CONTEXT_LEN, GIB, SizingCase, as_published
-from tests.interop.sizing_path_cases import RINGS, SUBSETS, RingCase, SubsetCase
+from tests.interop.sizing_path_cases import (
+    RINGS,
+    SHARDS,
+    SUBSETS,
+    RingCase,
+    ShardCase,
+    SubsetCase,
+)
 
 
 @pytest.fixture(scope="module")
 def theirs(interop_python: str) -> dict[str, Any]:
     return report.answers_of(interop_python, "tests.interop.sizing_paths")
+
+
+OFFERS = replace(CPU, subsystems=frozenset({"page_shards"}))
 
 
 def shape_of(model: str) -> ModelShape:
@@ -96,6 +107,24 @@ def test_device_subsets_cost_the_same(theirs: dict[str, Any], case: SubsetCase) 
     made = planned(case)
     assert made.bytes_per_token == found["cell"]
     assert planned(case, 64 * made.bytes_per_token).tokens.full == found["tokens"]
+
+
+@pytest.mark.parametrize("case", SHARDS, ids=lambda case: case.name)
+def test_a_ranks_pages_and_scratch_cost_the_same(theirs: dict[str, Any], case: ShardCase) -> None:
+    options = ServingOptions(
+        page_size=64,
+        kv_cache_dtype=case.kv_dtype,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        context_len=CONTEXT_LEN,
+        kv_sharding="pages",
+        role="prefill",
+    )
+    found, ranks = theirs["shards"][case.name], ParallelLayout(tp_size=case.tp)
+    budget = MemoryBudget.of_caches(40 * GIB + 64 * found["cell"])
+    made = plan(shape_of(case.model), options, ranks, budget, platform=OFFERS)
+    assert made.bytes_per_token == found["cell"]
+    assert made.tokens.full == found["tokens"]
+    rows = found["cell"] * (made.tokens.full + 64)
+    assert made.allocated_bytes - rows == found["scratch"]
 
 
 @pytest.mark.parametrize("case", RINGS, ids=lambda case: case.name)
