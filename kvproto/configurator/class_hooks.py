@@ -49,6 +49,11 @@ class ClassHookPlatform:
         kind = _kind(request)
         if kind is None:
             return Declined(f"class hooks know no {type(request).__name__}")
+        if isinstance(request, DSALeafRequest) and request.dcp_size > 1:
+            return Declined(
+                f"class hooks know no index keys of {request.dcp_size} ranks: their classes take "
+                "no dcp_size"
+            )
         found = self._class(_KIND_HOOK, kind=kind) or self._class(f"get_{kind}_kv_pool_cls")
         if found is None:
             return Declined(f"{type(self._hooks).__name__} names no pool class of kind '{kind}'")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvproto.protocols import LeafRequest, PlatformCapabilities, PoolRequest, SWAPoolRequest
+from kvproto.protocols import (
+    DSALeafRequest,
+    LeafRequest,
+    PlatformCapabilities,
+    PoolRequest,
+    SWAPoolRequest,
+)
 
 from .assemble import sized
 from .draft_shape import draft_layers_of, outlives
@@ -89,11 +95,22 @@ def draft_requests(
     shared = draft is not None and not outlives(layers, shape, options)
     windows: DraftWindows = "shared" if shared else "own"
     return DraftRequests(
-        full=made.full,
+        full=_of_all_ranks(made.full, scale),
         window=made.window,
         stage=stage,
         windows="none" if made.window is None else windows,
     )
+
+
+def _of_all_ranks(leaf: LeafRequest | None, scale: int) -> LeafRequest | None:
+    """With an index page for each of the ranks whose tokens are in a page of the draft."""
+    if not isinstance(leaf, DSALeafRequest) or scale == 1:
+        return leaf
+    if leaf.index_kpool > 1:
+        raise PlanError(
+            "dcp_size", scale, "a draft's index keys stand for several tokens", "give 1"
+        )
+    return replace(leaf, dcp_size=scale, dcp_replicated=True)
 
 
 def _of_the_draft(error: PlanError) -> PlanError:

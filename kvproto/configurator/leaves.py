@@ -149,6 +149,7 @@ class _Maker:
             index_head_dim=index.head_dim,
             skip_topk_layers=shared if any(shared) else (),
             host_to_device_ratio=ids_per_row(self.options),
+            dcp_size=self.parallel.dcp_size,
             **self._pooling(index),
         )
 

@@ -48,13 +48,7 @@ def refuse(
     refuse_page_shards(shape, options, parallel, platform)
     refuse_unified(shape, options, parallel, platform)
     refuse_parts_of_blocks(shape, options)
-    if parallel.dcp_size > 1 and shape.index is not None:
-        raise PlanError(
-            "dcp_size",
-            parallel.dcp_size,
-            "index keys are kept for every token on every rank, which no leaf request can say yet",
-            "give 1",
-        )
+    _refuse_split_keys(shape, options, parallel)
     if parallel.dcp_size > 1 and shape.window is not None and options.window_pools:
         raise PlanError(
             "dcp_size",
@@ -62,6 +56,23 @@ def refuse(
             "allocators of window pairs number the tokens of one rank",
             "give 1, or window_pools=False",
         )
+
+
+def _refuse_split_keys(
+    shape: ModelShape, options: ServingOptions, parallel: ParallelLayout
+) -> None:
+    index = shape.index
+    if parallel.dcp_size == 1 or index is None:
+        return
+    why = None
+    if index.scheme != "latent":
+        why = "index rows lie at the slots of their rows, of which a rank has its own tokens' alone"
+    elif index.kpool > 1:
+        why = f"the {index.kpool} tokens of an index key are several ranks'"
+    elif options.host_to_device_ratio is not None:
+        why = "ids that ranks number together have no rows on a host"
+    if why is not None:
+        raise PlanError("dcp_size", parallel.dcp_size, why, "give 1")
 
 
 def refuse_parts_of_blocks(shape: ModelShape, options: ServingOptions) -> None:

@@ -73,9 +73,14 @@ class DSALeafRequest(RowsRequest):
     are to a row: rows are device slots, index keys are those of ids, and the pool is `HiSparse`.
     `page_shards` is as in `MLALeafRequest`.
 
+    `dcp_size` ranks number their tokens together, in pages of them all: each rank has the index
+    keys of every token, in `dcp_size` index pages for such a page. Its rows are those of its own
+    tokens, a page of rows for such a page, or where `dcp_replicated` those of every token.
+
     :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
         of another dtype or a rank that is not whole blocks, and for groups that do not divide a
-        page or have no requests to hold rings for.
+        page, have no requests to hold rings for or are several ranks' tokens; for rows of all
+        ranks' tokens in pages that are not a multiple of `dcp_size`, and ranks beside a ratio.
     """
 
     kv_lora_rank: int
@@ -87,6 +92,8 @@ class DSALeafRequest(RowsRequest):
     tail_extra_slots: int = 0
     max_running_requests: int | None = None
     host_to_device_ratio: int = 1
+    dcp_size: int = 1
+    dcp_replicated: bool = False
     layout: Layout = "latent_rows"
     page_shards: PageShards | None = None
 
@@ -102,6 +109,25 @@ class DSALeafRequest(RowsRequest):
         if self.quant_scheme == "dsa_fp8_packed":
             self._check_packed()
         self._check_groups()
+        self._check_ranks()
+
+    def _check_ranks(self) -> None:
+        at_least(self, "dcp_size", 1)
+        if self.dcp_size > 1 and self.index_kpool > 1:
+            raise ValueError(
+                f"DSALeafRequest.dcp_size={self.dcp_size}: the {self.index_kpool} tokens of an "
+                "index key are several ranks'"
+            )
+        if self.dcp_size > 1 and self.host_to_device_ratio > 1:
+            raise ValueError(
+                f"DSALeafRequest.dcp_size={self.dcp_size}: ids that ranks number together have no "
+                f"rows on a host (host_to_device_ratio={self.host_to_device_ratio})"
+            )
+        if self.dcp_replicated and self.page_size % self.dcp_size:
+            raise ValueError(
+                f"DSALeafRequest.page_size={self.page_size}: rows of {self.dcp_size} ranks' tokens "
+                "lie in pages that are a multiple of it"
+            )
 
     def _check_groups(self) -> None:
         at_least(self, "index_kpool", 1)
@@ -122,7 +148,7 @@ class DSALeafRequest(RowsRequest):
     @property
     def index_slots(self) -> int:
         """Tokens that there is room for index keys of, the reserved page's among them."""
-        return self.size * self.host_to_device_ratio + self.page_size
+        return (self.size * self.host_to_device_ratio + self.page_size) * self.index_spans
 
     @property
     def has_tails(self) -> bool:
@@ -131,8 +157,14 @@ class DSALeafRequest(RowsRequest):
 
     @property
     def index_page_size(self) -> int:
-        """Index keys of a page."""
-        return self.page_size // self.index_kpool
+        """Index keys of an index page."""
+        ranks = self.dcp_size if self.dcp_replicated else 1
+        return self.page_size // self.index_kpool // ranks
+
+    @property
+    def index_spans(self) -> int:
+        """Tokens that have index keys, to one that has a row."""
+        return 1 if self.dcp_replicated else self.dcp_size
 
     @property
     def tail_rows(self) -> int:
@@ -164,10 +196,12 @@ class DSALeafRequest(RowsRequest):
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments for a constructor of the field's own shape.
 
-        `host_to_device_ratio` is among them above 1, for a constructor that knows it.
+        `host_to_device_ratio` is among them above 1, for a constructor that knows it, and so are
+        `dcp_size` and `dcp_replicated` where several ranks split a request's tokens.
         """
         flags = list(self.skip_topk_layers) or None
         own: dict[str, Any] = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
         if self.host_to_device_ratio > 1:
             own["host_to_device_ratio"] = self.host_to_device_ratio
-        return self._keywords(*_NO_KEYWORDS) | own
+        alone = () if self.dcp_size > 1 else ("dcp_size", "dcp_replicated")
+        return self._keywords(*_NO_KEYWORDS, *alone) | own

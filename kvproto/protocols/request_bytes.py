@@ -46,7 +46,7 @@ def bytes_per_token(request: LeafRequest | NoOpLeafRequest) -> int:
             return request.layer_num * _row_bytes(request, elements)
         case DSALeafRequest():
             rows = request.layer_num * request.kv_cache_dim * request.dtype.itemsize
-            keys = _index_bytes(request) * request.host_to_device_ratio
+            keys = _index_bytes(request) * request.host_to_device_ratio * request.index_spans
             return rows + -(-keys // request.index_kpool)
         case SparseIndexLeafRequest():
             by_row, by_id = _sparse_bytes(request)
@@ -104,8 +104,8 @@ def bytes_of_pool(request: PoolRequest | SWARingPoolRequest | NoOpLeafRequest) -
             by_row, by_id = _sparse_bytes(request)
             return by_row * (request.size + request.page_size) + by_id * request.id_slots
         case DSALeafRequest():
-            pooled = replace(request, index_kpool=1, host_to_device_ratio=1)
-            return _keyed_bytes(request, bytes_per_token(pooled) - _index_bytes(request))
+            alone = replace(request, index_kpool=1, host_to_device_ratio=1, dcp_size=1)
+            return _keyed_bytes(request, bytes_per_token(alone) - _index_bytes(request))
         case MLALeafRequest():
             rows = bytes_per_token(request) * (request.size + request.page_size)
             return rows + _gathered_bytes(request)

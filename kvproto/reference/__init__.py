@@ -7,6 +7,7 @@ from .build_composite import build_reference_pool
 from .core import CORE
 from .dsa import DSALeaf
 from .dsa_pooled import CompressedDSALeaf, PooledDSALeaf, dsa_leaf
+from .dsa_split import SplitDSALeaf
 from .dsa_subset import SubsetDSALeaf
 from .fp4 import FP4Leaf
 from .hisparse import DeviceLocations
@@ -66,6 +67,7 @@ __all__ = [
     "SWARingAllocator",
     "SWARingPool",
     "SparseIndexLeaf",
+    "SplitDSALeaf",
     "StateReqToToken",
     "StateSlots",
     "SubsetDSALeaf",

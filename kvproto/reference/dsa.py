@@ -38,7 +38,8 @@ class DSALeaf(MLALeaf):
     one and owns no index pages: its buffer is `[0, ...]`, and its keys cannot be set or gathered.
     `index_kpool` is 1 here, and `index_kpool_compress`, `tail_extra_slots` and
     `max_running_requests`, which only pooled keys need, change nothing: `dsa_leaf` takes the same
-    keywords and picks the class.
+    keywords and picks the class. With `dcp_replicated` a page holds the tokens of `dcp_size` ranks,
+    and has an index page for each of them; a leaf of one rank's rows is a `SplitDSALeaf`.
 
     :raises ValueError: for impossible geometry, before anything is allocated.
     """
@@ -68,10 +69,17 @@ class DSALeaf(MLALeaf):
         tail_extra_slots: int = 0,
         max_running_requests: int | None = None,
         skip_topk_layers: Sequence[bool] | None = None,
+        dcp_size: int = 1,
+        dcp_replicated: bool = False,
     ) -> None:
         check_geometry(size=size, page_size=page_size, index_head_dim=index_head_dim)
         skipped = _skipped(skip_topk_layers, layer_num)
         self._check_pooling(index_kpool, page_size, index_kpool_compress)
+        self._check_ranks(page_size, dcp_size, dcp_replicated)
+        if dcp_size > 1 and index_kpool > 1:
+            raise ValueError(
+                f"dcp_size={dcp_size}: the {index_kpool} tokens of an index key are several ranks'"
+            )
         super().__init__(
             size,
             page_size,
@@ -87,7 +95,8 @@ class DSALeaf(MLALeaf):
             override_kv_cache_dim=kv_cache_dim,
         )
         self.pool_traits = dsa_traits(self._row)
-        self.index_head_dim, self.index_page_size = index_head_dim, page_size // index_kpool
+        self.index_head_dim, self._ranks = index_head_dim, dcp_size
+        self.index_page_size = page_size // index_kpool // (dcp_size if dcp_replicated else 1)
         self.index_kpool, self.skip_topk_layers = index_kpool, skipped
         with kv_cache_region(enable_memory_saver):
             self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
@@ -100,6 +109,16 @@ class DSALeaf(MLALeaf):
                 "a PooledDSALeaf's; dsa_leaf takes the same keywords and picks the class"
             )
 
+    @classmethod
+    def _check_ranks(cls, page_size: int, dcp_size: int, dcp_replicated: bool) -> None:
+        if dcp_size > 1 and not dcp_replicated:
+            raise ValueError(
+                f"dcp_size={dcp_size}: a DSALeaf has the rows of every token, those of one rank's "
+                "are a SplitDSALeaf's; dsa_leaf takes the same keywords and picks the class"
+            )
+        if page_size % dcp_size:
+            raise ValueError(f"page_size={page_size}: must be a multiple of dcp_size={dcp_size}")
+
     def _index_slots(self, indices: Tensor) -> Tensor:
         """The index slots that travel with the tokens at these locations; 0 for none."""
         return indices
@@ -110,7 +129,7 @@ class DSALeaf(MLALeaf):
         return self.size + self.page_size
 
     def _index_pages(self, skip: bool) -> Tensor:
-        pages = 0 if skip else self._id_slots // self.page_size
+        pages = 0 if skip else self._id_slots // self.index_kpool // self.index_page_size
         width = index_page_bytes(self.index_page_size, self.index_head_dim)
         return torch.zeros((pages, width), dtype=torch.uint8, device=self.device)
 
@@ -179,7 +198,7 @@ class DSALeaf(MLALeaf):
         """Zero slot 0 of every row buffer, and the reserved page of index keys."""
         super().restore_reserved()
         for pages in self._indexed():
-            pages[0].zero_()
+            pages[: self._ranks].zero_()
 
     def get_cpu_copy(
         self,
@@ -217,12 +236,12 @@ class DSALeaf(MLALeaf):
             store_index_keys(pages, self._index_slots(indices), keys, scales)
 
     def get_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
-        """The index pages of every layer, by KV page; in bytes.
+        """The index pages of every layer, by KV page, of which each rank's has one; in bytes.
 
         A layer without index keys keeps its place, with a length and an item length of 0.
         """
         buffers = self.index_k_with_scale_buffer
-        items = [b.shape[1] if b.shape[0] else 0 for b in buffers]
+        items = [b.shape[1] * self._ranks if b.shape[0] else 0 for b in buffers]
         return [b.data_ptr() for b in buffers], [b.nbytes for b in buffers], items
 
     def buffer_regions(self) -> tuple[BufferRegion, ...]:

@@ -12,6 +12,7 @@ from kvproto.kernels import DecodedTokens, TailRings, check_locations, update_ta
 from kvproto.protocols import BufferRegion
 
 from .dsa import DSALeaf
+from .dsa_split import SplitDSALeaf
 from .host_rows import HostRows, check_copied
 from .memory_saver import kv_cache_region
 from .mla_layout import tail_region
@@ -301,12 +302,14 @@ class CompressedDSALeaf(PooledDSALeaf):
 def dsa_leaf(
     *, index_kpool: int = 1, index_kpool_compress: bool = False, **keywords: Any
 ) -> DSALeaf:
-    """The leaf for a constructor's keywords: with a key per token or per group, weighed or not.
+    """The leaf for a constructor's keywords: with a key per token or per group, weighed or not, of
+    every token or of one rank's.
 
     :raises ValueError: as the leaves' constructors.
     """
     if index_kpool == 1:
-        return DSALeaf(**keywords)
+        split = keywords.get("dcp_size", 1) > 1 and not keywords.get("dcp_replicated")
+        return (SplitDSALeaf if split else DSALeaf)(**keywords)
     made = CompressedDSALeaf if index_kpool_compress else PooledDSALeaf
     return made(index_kpool=index_kpool, index_kpool_compress=index_kpool_compress, **keywords)
 

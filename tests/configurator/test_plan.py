@@ -269,7 +269,7 @@ def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: i
     ("name", "ranks", "options", "said"),
     [
         ("deepseek_v4", {}, {}, "offers no compressed_pool; use a platform that does"),
-        ("deepseek_v32", {"tp_size": 2, "dcp_size": 2}, {}, "dcp_size=2: index keys"),
+        ("glm5_next", {"tp_size": 2, "dcp_size": 2}, {}, "dcp_size=2: the 16 tokens of an index"),
         ("glm5_next", {}, {"page_size": 8}, "page_size=8: 16 tokens share an index key"),
         ("gpt_oss", {}, {"swa_full_tokens_ratio": 0.00001}, "a request needs more than 129 window"),
         ("qwen3_next", {"tp_size": 3}, {}, "32 heads of recurrent state cannot be split over 3"),

@@ -193,6 +193,9 @@ CASES: tuple[SizingCase, ...] = (
     SizingCase(model="llama", tp=8, dcp=2, draft_kind="eagle", page_size=16),
     SizingCase(model="deepseek_v32", tp=8, kv_dtype="fp8_e4m3", dsa_rows="raw"),
     SizingCase(model="deepseek_v32", kv_dtype="fp8_e4m3", draft_kind="eagle"),
+    SizingCase(model="deepseek_v32", tp=8, dcp=4),
+    SizingCase(model="glm_moe_dsa", tp=8, dcp=2, kv_dtype="fp8_e4m3", dsa_rows="raw"),
+    SizingCase(model="deepseek_v32", tp=8, dcp=4, draft_kind="eagle", draft_layers=2),
     # A latent draft is whole on each of the four ranks; the count has one rank's share of its row.
     SizingCase(model="deepseek_v3", tp=8, dcp=4, draft_kind="eagle", uncounted=3 * (512 + 64) * 2),
     SizingCase(model="llama", tp=8, dcp=2, draft_kind="dflash", draft="qwen3", draft_layers=5),
