@@ -17,7 +17,7 @@ help:
 	@echo "make demo   what kvproto says about the built-in pools"
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
 	@echo "make kernels-results  what kernels compile to for five GPUs, into docs/kernels.md"
-	@echo "make bench  what capabilities, allocators and pools cost, into docs/benchmarks.md"
+	@echo "make bench  what capabilities, allocators, pools and plans cost, into docs/benchmarks.md"
 
 demo: setup
 	@$(BIN)/kvproto check
@@ -52,7 +52,7 @@ unit: setup interop-venv
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv
-	@status=0; for each in capability_check allocators pools; do \
+	@status=0; for each in capability_check allocators pools plan; do \
 		$(BIN)/python -m benchmarks.$$each --write || status=1; done; exit $$status
 
 # Writes docs/kernels.md and the data behind it, in minutes: every kernel, shape and target.

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks import allocators, pools
+from benchmarks import allocators, plan, pools
 from benchmarks.capability_check import COMPARISONS, Comparison, run
 from benchmarks.interleaved import Samples
 from benchmarks.pool_cases import CASES as POOL_CASES
 from benchmarks.report import markdown_table, write_section
 from benchmarks.row_cases import AT_LEAST, ROW_CASES
+from kvproto.configurator import example_names
 
 ROOT = Path(__file__).parent.parent
 NOISE = 1.15
@@ -195,3 +196,20 @@ def test_the_command_prints_a_table(without_rich: bool) -> None:
     )
     assert "supports, hit" in done.stdout
     assert "isinstance(declared, SWACapable)" in done.stdout
+
+
+def test_a_plan_of_any_model_takes_less_than_its_limit() -> None:
+    """The least of several samples, of the thread's own time: noise only ever adds."""
+    samples = plan.measure(rounds=3)
+    assert len(samples) == 40
+    slow = {name: min(each["plan"]) * 1e3 for name, each in samples.items()}
+    assert {name: ms for name, ms in slow.items() if ms > plan.AT_MOST_MS} == {}
+
+
+def test_the_page_shows_the_plan_of_every_model() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert "python -m benchmarks.plan" in page
+    for name in example_names():
+        _, layers, ms, _, limit = shown([name])
+        assert int(layers) > 0
+        assert 0 < float(ms) < float(limit) == plan.AT_MOST_MS
