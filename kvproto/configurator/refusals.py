@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities
+from kvproto.protocols import SCALE_BLOCKS, PlatformCapabilities, Subsystem
 
 from .device_subset import refuse_subsets
 from .geometry import AttentionGeometry, HeadGeometry, LatentGeometry
@@ -27,22 +27,14 @@ def refuse(
 
     :raises PlanError: naming the option, its value, why, and what to change.
     """
-    if shape.compressed is not None and "compressed_pool" not in platform.subsystems:
-        raise PlanError(
-            "model_type",
-            shape.model_type,
-            f"its rows stand for several tokens, and the platform '{platform.device_type}' offers "
-            "no compressed_pool",
-            "use a platform that does",
-        )
-    if _pools_index_rows(shape) and "qsa_pool" not in platform.subsystems:
-        raise PlanError(
-            "model_type",
-            shape.model_type,
-            f"its index keys stand for several tokens, and the platform '{platform.device_type}' "
-            "offers no qsa_pool",
-            "use a platform that does",
-        )
+    for subsystem, why in _needed(shape):
+        if subsystem not in platform.subsystems:
+            raise PlanError(
+                "model_type",
+                shape.model_type,
+                f"{why}, and the platform '{platform.device_type}' offers no {subsystem}",
+                "use a platform that does",
+            )
     refuse_readers_of_rows(shape, options, parallel)
     refuse_subsets(shape, options)
     refuse_page_shards(shape, options, parallel, platform)
@@ -107,5 +99,14 @@ def _widths(geometry: AttentionGeometry) -> dict[str, int]:
             }
 
 
-def _pools_index_rows(shape: ModelShape) -> bool:
-    return shape.index is not None and shape.index.scheme == "pooled_rows"
+def _needed(shape: ModelShape) -> list[tuple[Subsystem, str]]:
+    """What a platform must offer beside leaves, and why."""
+    needed: list[tuple[Subsystem, str]] = []
+    if shape.compressed is not None:
+        needed.append(("compressed_pool", "its rows stand for several tokens"))
+    if shape.index is not None and shape.index.scheme == "pooled_rows":
+        needed.append(("qsa_pool", "its index keys stand for several tokens"))
+    if shape.embedding_ids:
+        kept = "convolved inputs of its layers' own embeddings are kept with each slot of state"
+        needed.append(("ple_state", kept))
+    return needed

@@ -40,7 +40,8 @@ class ModelShape:
     the windowed ones, which have `window_attention`; `window` is their length in tokens.
     `reused_choice_ids` are indexed layers without index keys: they take an earlier layer's
     choice. `draft_layers` counts the layers that predict further tokens, which `layers` leaves out;
-    those of `draft_window_ids`, counted from 0, attend to the window.
+    those of `draft_window_ids`, counted from 0, attend to the window. Layers of `embedding_ids`
+    have embeddings of their own, and keep the inputs of their convolution with a request's state.
     """
 
     model_type: str
@@ -55,6 +56,7 @@ class ModelShape:
     state_layer_ids: tuple[int, ...] = ()
     draft_layers: int = 0
     draft_window_ids: tuple[int, ...] = ()
+    embedding_ids: tuple[int, ...] = ()
     context_len: int | None = None
 
     @classmethod
@@ -82,6 +84,8 @@ class ModelShape:
             state_layer_ids=recurrent,
             draft_layers=fields.integer("num_nextn_predict_layers") or 0,
             draft_window_ids=fields.integers("mtp_local_layer_ids") or () if windowed else (),
+            # These ids count from 1.
+            embedding_ids=tuple(i - 1 for i in fields.integers("ple_layer_ids") or ()),
             context_len=fields.integer("max_position_embeddings", "model_max_length"),
         )
 

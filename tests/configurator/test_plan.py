@@ -24,6 +24,7 @@ from kvproto.configurator import (
     plan_from_json,
     plan_to_json,
 )
+from kvproto.configurator.in_tree import CPU
 from kvproto.protocols import (
     DSALeafRequest,
     HybridPoolRequest,
@@ -321,6 +322,33 @@ def test_memory_that_is_spent_says_the_least_fraction() -> None:
     with pytest.raises(PlanError, match=r"nothing is left for caches; give more than 0\.900"):
         _ = budget.cache_bytes
     assert replace(budget, static_fraction=0.95).cache_bytes == pytest.approx(5 * GIB, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "subsystem"),
+    [
+        ("deepseek_v4", {}, "compressed_pool"),
+        ("qwen4_exp", {"indexer_head_dim": 64, "indexer_compress_ratio": 8}, "qsa_pool"),
+        ("qwen4_exp", {"ple_layer_ids": [2, 7]}, "ple_state"),
+    ],
+)
+def test_what_no_leaf_holds_is_refused_by_name(
+    name: str, changed: dict[str, Any], subsystem: Any
+) -> None:
+    config = example_config(name)
+    config.get("text_config", config).update(changed)
+    shape, options = ModelShape.from_hf_config(config), ServingOptions(page_size=64)
+    budget = MemoryBudget.of_caches(40 * GIB)
+    with pytest.raises(PlanError) as error:
+        plan(shape, options, ONE, budget)
+    assert error.value.option == "model_type"
+    said = f"and the platform 'cpu' offers no {subsystem}; use a platform that does"
+    assert str(error.value).endswith(said)
+    if subsystem == "ple_state":
+        # Of what is kept beside the slots nothing is counted: whoever offers it reserves it.
+        offering = replace(CPU, subsystems=frozenset({subsystem}))
+        made = plan(shape, options, ONE, budget, platform=offering)
+        assert made == planned(name, page_size=64)
 
 
 UNRELATED: dict[str, dict[str, Any]] = {

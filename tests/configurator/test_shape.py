@@ -188,6 +188,11 @@ def test_layers_that_reuse_a_choice(changed: dict[str, Any], reused: tuple[int, 
     assert shape_of("deepseek_v32", **changed).reused_choice_ids == reused
 
 
+def test_layers_with_embeddings_of_their_own_are_counted_from_one() -> None:
+    assert shape_of("qwen4_exp").embedding_ids == ()
+    assert shape_of("qwen4_exp", ple_layer_ids=[1, 20]).embedding_ids == (0, 19)
+
+
 def test_windows_may_have_heads_and_widths_of_their_own() -> None:
     # The values of the published MiMo-V2-Flash checkpoint.
     own = {"swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128}
