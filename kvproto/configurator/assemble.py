@@ -58,8 +58,9 @@ def pool_request(
     page = options.page_size
     full = None if leaves.full is None else sized(leaves.full, tokens.full, page)
     if leaves.window is not None:
+        # Without a layer, and of no byte: it numbers the locations that callers write to.
         none = replace(leaves.window, layer_num=0, fallback="core")
-        full = full if full is not None else sized(none, tokens.full, page)
+        full = full if full is not None else sized(none, tokens.capacity, page)
         window = sized(leaves.window, tokens.window, page)
         pair = SWAPoolRequest(
             full=full,
@@ -108,9 +109,9 @@ def allocator_request(
     """
     # Pages that are sent elsewhere are sent in order, so they are kept in order.
     need_sort = options.role != "unified"
-    if tokens.full and tokens.window and rings is None:
+    if tokens.window and rings is None and (tokens.full or options.page_size > 1):
         return SWAAllocatorRequest(
-            size=tokens.full,
+            size=tokens.capacity,
             size_swa=tokens.window,
             page_size=options.page_size,
             device=options.device,
@@ -119,7 +120,10 @@ def allocator_request(
         )
     if tokens.window and options.page_size == 1 and rings is None:
         return PureSWAAllocatorRequest(
-            size_swa=tokens.window, device=options.device, need_sort=need_sort
+            size_swa=tokens.window,
+            device=options.device,
+            need_sort=need_sort,
+            fallback=options.allocator_fallback,
         )
     if options.host_to_device_ratio is not None:
         return HiSparseAllocatorRequest(

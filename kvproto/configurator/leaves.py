@@ -189,11 +189,27 @@ class _Maker:
             "dtype": dtype,
             "quant_scheme": scheme,
             "layer_num": len(layer_ids),
-            # A composite translates ids itself; its leaves count from 0.
-            "start_layer": self.stage.layers.start if self.stage.is_contiguous else 0,
+            "start_layer": self._first_layer(),
             "device": self.options.device,
             "enable_memory_saver": self.options.enable_memory_saver,
         }
+
+    def _first_layer(self) -> int:
+        """The global id a leaf starts with; in a composite, which translates ids itself, 0."""
+        stage, ids = self.stage, self.stage.full
+        if stage.is_contiguous:
+            return stage.layers.start
+        if stage.window or stage.state:
+            return 0
+        if ids != tuple(range(ids[0], ids[-1] + 1)):
+            raise PlanError(
+                "pp_size",
+                self.parallel.pp_size,
+                f"of a stage's layers {list(ids)} keep rows and those between keep nothing, which "
+                "is no leaf and no composite",
+                "give pp_layers that leave a recurrent layer to each stage",
+            )
+        return ids[0]
 
     def _stored(self) -> tuple[torch.dtype, QuantScheme]:
         options, fp8 = self.options, self.platform.fp8_variant

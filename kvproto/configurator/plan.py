@@ -229,7 +229,9 @@ def _capped(tokens: Tokens, cap: int, options: ServingOptions) -> Tokens:
     if not tokens.full:
         return Tokens(0, aligned(cap, options.page_size))
     ratio = Fraction(str(options.swa_full_tokens_ratio)) if tokens.window else Fraction(0)
-    return with_ratio(aligned(cap, options.page_size), ratio, options.page_size)
+    capped = with_ratio(aligned(cap, options.page_size), ratio, options.page_size)
+    # Windows that running requests decided are not widened by a cap.
+    return replace(capped, window=min(capped.window, tokens.window))
 
 
 def _check_window(tokens: Tokens, shape: ModelShape, options: ServingOptions) -> None:

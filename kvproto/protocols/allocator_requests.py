@@ -46,12 +46,15 @@ class SWAAllocatorRequest:
 class PureSWAAllocatorRequest:
     """An allocator for a model of window layers alone: `size_swa` slots, token by token.
 
+    `fallback` is that of who lends them, as in `AllocatorRequest`.
+
     :raises ValueError: for a size below 1.
     """
 
     size_swa: int
     device: str | device
     need_sort: bool = False
+    fallback: Fallback = "core"
 
     def __post_init__(self) -> None:
         _at_least(self, "size_swa", 1)

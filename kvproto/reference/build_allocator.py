@@ -78,8 +78,8 @@ def build_reference_allocator(
 ) -> Account | Declined:
     """What keeps the accounts that are asked for; `kvcache` is the pool they are of.
 
-    The two sides of a pair come from `build_allocator`, a platform's; from here without one. A
-    side that is declined declines the pair.
+    The two sides of a pair come from `build_allocator`, a platform's, and so do the slots of
+    windows alone; from here without one. A side that is declined declines the pair.
 
     :raises ValueError: for sizes no account can have.
     """
@@ -90,9 +90,7 @@ def build_reference_allocator(
         case SWAAllocatorRequest():
             return _swa_pair(request, part, kvcache)
         case PureSWAAllocatorRequest():
-            return PureSWAAllocator(
-                request.size_swa, 1, torch.int64, request.device, kvcache, request.need_sort
-            )
+            return _window_alone(request, part, kvcache)
         case HiSparseAllocatorRequest():
             return _device_subset(request, part, kvcache)
         case ShardedAllocatorRequest():
@@ -140,6 +138,16 @@ def _swa_pair(
     return SWAPairAllocator(full_attn_allocator=full, swa_attn_allocator=window, kvcache=kvcache)
 
 
+def _window_alone(
+    request: PureSWAAllocatorRequest, part: BuildAllocator, kvcache: object
+) -> PureSWAAllocator | Declined:
+    slots = part(_side(request, request.size_swa))
+    if isinstance(slots, Declined):
+        return Declined(f"the slots of a model of windows alone: {slots.reason}")
+    sizes = request.size_swa, 1, torch.int64, request.device
+    return PureSWAAllocator(*sizes, kvcache, request.need_sort, slots=slots)
+
+
 def _device_subset(
     request: HiSparseAllocatorRequest, part: BuildAllocator, kvcache: object
 ) -> DeviceSubsetAllocator | Declined:
@@ -155,7 +163,10 @@ def _device_subset(
 
 
 def _side(
-    request: SWAAllocatorRequest | HiSparseAllocatorRequest, size: int, *, paged: bool = False
+    request: SWAAllocatorRequest | PureSWAAllocatorRequest | HiSparseAllocatorRequest,
+    size: int,
+    *,
+    paged: bool = False,
 ) -> AllocatorRequest:
     return AllocatorRequest(
         kind="paged" if paged or request.page_size > 1 else "token",

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels.page_slots import pages_of
-from kvproto.protocols import SWACapable
+from kvproto.protocols import SlotAllocator, SWACapable
 
+from .mapped_pair import MappedPageFree
 from .page_demand import pages_to_extend
 from .peer_mapping import PeerMapping
 from .slot_allocator import page_disjoint
@@ -27,6 +28,7 @@ class PureSWAAllocator:
 
     `page_size` is there for the call shape in use today and must be 1, as every consumer of such
     models has it: a page would keep tokens that left the window as long as one that has not.
+    `slots` is who lends them, whoever made it; without one it is a `TokenAllocator`.
 
     :raises ValueError: for another page size, or a size below 1.
     """
@@ -36,8 +38,8 @@ class PureSWAAllocator:
     dtype: torch.dtype
     device: torch.device
     need_sort: bool
-    full_attn_allocator: TokenAllocator
-    swa_attn_allocator: TokenAllocator
+    full_attn_allocator: SlotAllocator
+    swa_attn_allocator: SlotAllocator
     full_to_swa_index_mapping: Tensor
 
     def __init__(
@@ -49,6 +51,7 @@ class PureSWAAllocator:
         kvcache: object,
         need_sort: bool,
         strict: bool = False,
+        slots: SlotAllocator | None = None,
     ) -> None:
         if page_size != 1:
             raise ValueError(
@@ -57,7 +60,9 @@ class PureSWAAllocator:
             )
         self.page_size, self.dtype, self.need_sort = page_size, dtype, need_sort
         self.device = torch.device(device)
-        self._slots = TokenAllocator(size_swa, dtype, device, kvcache, need_sort, strict)
+        own = TokenAllocator(size_swa, dtype, device, kvcache, need_sort, strict)
+        self._slots: SlotAllocator = own if slots is None else slots
+        self._fixed_shape = self._slots if isinstance(self._slots, MappedPageFree) else None
         self.full_attn_allocator = self.swa_attn_allocator = self._slots
         self._mapping = PeerMapping(size_swa, page_size, self.device)
         self.full_to_swa_index_mapping = self._mapping.table
@@ -142,7 +147,10 @@ class PureSWAAllocator:
         """
         if free_index.shape[0]:
             slots = pages_of(free_index, 1)
-            self._slots.free_mapped_pages(slots)
+            if self._fixed_shape is not None:
+                self._fixed_shape.free_mapped_pages(slots)
+            else:
+                self._slots.free(slots[slots > 0])
             self._mapping.unpair_pages(slots)
 
     def free_segment(self, free_index: Tensor, /, *, start_pos: int) -> None:

@@ -190,11 +190,11 @@ class RowsOnly(Vendor):
         return super().build_leaf(request) if request.layer_num else Declined("no layers, no leaf")
 
 
-@pytest.mark.parametrize(("name", "size"), [("bamba", 128), ("mistral", 64)])
+@pytest.mark.parametrize(("name", "size"), [("bamba", 128), ("mistral", 2048)])
 def test_a_leaf_without_a_layer_is_the_cores_where_the_platform_declines(
     name: str, size: int
 ) -> None:
-    # An all-window pair has a page of full slots, a model of states alone one slot a token.
+    # An all-window pair numbers its window slots, a model of states alone one slot a token.
     vendor = RowsOnly()
     made = build(small(name), vendor, CORE)
     assert made.notes[0] == (

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
     MHALeafRequest,
     PagedAllocator,
     PureSWAAllocatorRequest,
@@ -16,7 +18,7 @@ from kvproto.protocols import (
     SWAPoolRequest,
     explain,
 )
-from kvproto.reference import PureSWAAllocator, SWAPool, build_reference_pool
+from kvproto.reference import PureSWAAllocator, SWAPool, TokenAllocator, build_reference_pool
 from kvproto.reference.build_allocator import build_reference_allocator
 from tests.reference.allocators import free_pages, numbers, slots, tail
 
@@ -46,6 +48,46 @@ def test_a_request_builds_one() -> None:
     assert (built.size, built.page_size) == (5, 1)
     with pytest.raises(ValueError, match="size_swa=0: must be an integer of at least 1"):
         PureSWAAllocatorRequest(size_swa=0, device="cpu")
+
+
+class Lender:
+    """A platform's own allocator, of nothing but the protocol's members."""
+
+    def __init__(self, slots: TokenAllocator) -> None:
+        self._slots, self.size, self.page_size = slots, slots.size, slots.page_size
+        self.freed: list[list[int] | None] = []
+
+    def available_size(self) -> int:
+        return self._slots.available_size()
+
+    def alloc(self, need_size: int, /) -> torch.Tensor | None:
+        return self._slots.alloc(need_size)
+
+    def free(self, free_index: torch.Tensor, /) -> None:
+        self.freed.append(numbers(free_index))
+        self._slots.free(free_index)
+
+
+def test_slots_are_the_platforms_where_it_lends_some() -> None:
+    lenders: list[Any] = []
+
+    def lend(request: AllocatorRequest) -> Any:
+        slots = TokenAllocator(request.size, torch.int64, request.device, None, request.need_sort)
+        lenders.append(Lender(slots))
+        return lenders[-1]
+
+    asked = PureSWAAllocatorRequest(size_swa=5, device="cpu")
+    made = build_reference_allocator(asked, None, lend)
+    assert isinstance(made, PureSWAAllocator)
+    lent_by: Any = made.swa_attn_allocator
+    assert lent_by is lenders[0]
+    row = made.alloc(3)
+    assert row is not None
+    made.free_swa(torch.tensor([0, 2]))
+    assert lent_by.freed == [[2]]
+    assert numbers(made.translate_loc_from_full_to_swa(row)) == [1, 0, 3]
+    none = build_reference_allocator(asked, None, lambda _request: Declined("no slots here"))
+    assert none == Declined("the slots of a model of windows alone: no slots here")
 
 
 def test_pages_are_refused_with_the_way_out() -> None:

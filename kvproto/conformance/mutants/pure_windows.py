@@ -61,5 +61,6 @@ class KeepsPeersInsideGroups(PureSWAAllocator):
     def free_swa(self, free_index: Tensor, /) -> None:
         before = self._mapping.table.clone()
         super().free_swa(free_index)
-        if self._slots._free._group is not None:
+        slots: Any = self._slots
+        if slots._free._group is not None:
             self._mapping.table.copy_(before)
