@@ -72,6 +72,12 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "factory", nargs="?", metavar="module:factory", help="default: every built-in pool"
     )
+    check.add_argument(
+        "--platform",
+        metavar="NAME",
+        help="hold whole models on a platform to the laws instead: the name of an entry point of "
+        "kvproto.platforms, or module:attribute",
+    )
     check.add_argument("--law", metavar="ID", help="only this law or family", action="append")
     check.add_argument(
         "--capability", metavar="NAME", help="only laws of this one", action="append"
@@ -107,6 +113,9 @@ def _add_repro(commands: Commands) -> None:
     )
     repro.add_argument("law", metavar="LAW")
     repro.add_argument("factory", metavar="module:factory")
+    repro.add_argument(
+        "--platform", action="store_true", help="what is named is a platform, as in check"
+    )
     repro.add_argument("--seed", type=int, default=0, metavar="N")
     repro.add_argument("--spec", action="append", metavar="NAME", help="only this geometry")
     _add_row_access(repro)
@@ -167,9 +176,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _repro(arguments: argparse.Namespace) -> int:
     from .conformance.command import repro
 
-    return repro(
-        arguments.law, arguments.factory, arguments.seed, arguments.spec, arguments.row_access
-    )
+    return repro(arguments)
 
 
 def _laws(_arguments: argparse.Namespace) -> int:

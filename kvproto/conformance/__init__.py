@@ -7,6 +7,7 @@ from kvproto._bad_input import BadInput
 from .bench import Bench
 from .broken import LawBroken
 from .check import LAWS_VERSION, check_pool
+from .check_platform import check_platform
 from .factory import Factory, load_factory
 from .law import LAWS, Law, law
 from .report import Finding, LawResult, Report, Subject
@@ -26,6 +27,7 @@ __all__ = [
     "RowAccess",
     "RowPart",
     "Subject",
+    "check_platform",
     "check_pool",
     "law",
     "load_factory",

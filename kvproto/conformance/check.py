@@ -23,7 +23,7 @@ from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
-__all__ = ["LAWS_VERSION", "check_pool"]
+__all__ = ["LAWS_VERSION", "aged", "check_pool", "pinned_version"]
 
 LAWS_VERSION = "1.0"
 """The newest version of the laws; what a vendor pins unless it says otherwise."""
@@ -60,7 +60,7 @@ def check_pool(
         when nothing can be had from the factory, or nothing on the CPU.
     """
     said, known = claims_of(claims, cannot), expected_failures(expected)
-    pinned = _pinned(laws_version)
+    pinned = pinned_version(laws_version)
     named = list(LAWS.values()) if laws is None else laws_named(list(laws))
     chosen = _narrowed(named, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
@@ -69,7 +69,7 @@ def check_pool(
     subjects = _subjects(built)
     results = run_laws(built, chosen, How(seed, isolate), progress)
     results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
-    results = apply_expectations([_aged(r, pinned) for r in results], known)
+    results = apply_expectations([aged(r, pinned) for r in results], known)
     return Report(
         target=target or _name_of(factory),
         laws_version=laws_version,
@@ -80,14 +80,19 @@ def check_pool(
     )
 
 
-def _pinned(version: str) -> tuple[int, ...]:
+def pinned_version(version: str) -> tuple[int, ...]:
+    """A version of the laws as numbers.
+
+    :raises BadInput: for what is none.
+    """
     try:
         return tuple(int(part) for part in version.split("."))
     except ValueError:
         raise BadInput(f"laws version '{version}': write it like {LAWS_VERSION}") from None
 
 
-def _aged(result: LawResult, pinned: tuple[int, ...]) -> LawResult:
+def aged(result: LawResult, pinned: tuple[int, ...]) -> LawResult:
+    """The result, a failure of a law newer than that as an advice."""
     if result.status == "failed" and result.rule.version > pinned:
         return replace(result, status="advisory", note=f"new in {result.rule.since}")
     return result

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from rich.text import Text
 from kvproto._bad_input import BadInput
 
 from .check import LAWS_VERSION, check_pool
+from .check_platform import check_platform, load_platform
 from .expectations import load_expected_failures
 from .factory import load_factory, load_row_access
 from .law import LAWS
-from .render import print_report
+from .render import print_matrix, print_report
 from .report import Report
+from .runner import Progress as Advance
 from .specs import SPECS
+from .specs.models import MODEL_SPECS
 
 __all__ = ["BUILT_IN", "check", "list_laws", "repro"]
 
@@ -34,21 +38,12 @@ def check(arguments: argparse.Namespace) -> int:
 
     :raises BadInput: for input the kit cannot use.
     """
+    if arguments.platform:
+        return _check_platform(arguments)
     targets = [arguments.factory] if arguments.factory else BUILT_IN
     if len(targets) > 1 and (arguments.json or arguments.html):
         raise BadInput("--json and --html hold one report: name a factory")
-    asked = {
-        "laws": arguments.law,
-        "capabilities": arguments.capability,
-        "specs": arguments.spec,
-        "claims": arguments.claim,
-        "cannot": _reasons(arguments.cannot),
-        "expected": load_expected_failures(arguments.expect) if arguments.expect else None,
-        "laws_version": arguments.laws or LAWS_VERSION,
-        "seed": arguments.seed,
-        "row_access": load_row_access(arguments.row_access),
-        "isolate": arguments.isolate,
-    }
+    asked = _asked(arguments) | {"capabilities": arguments.capability}
     console = Console()
     status = 0
     for target in targets:
@@ -59,23 +54,25 @@ def check(arguments: argparse.Namespace) -> int:
     return status
 
 
-def repro(
-    law: str, target: str, seed: int, specs: Sequence[str] | None, row_access: str | None
-) -> int:
+def repro(arguments: argparse.Namespace) -> int:
     """Run one law again; the exit status.
 
     :raises BadInput: for an unknown law, and for input the kit cannot use.
     """
-    if law not in LAWS:
-        raise BadInput(f"no law '{law}': `kvproto laws` lists them")
+    if arguments.law not in LAWS:
+        raise BadInput(f"no law '{arguments.law}': `kvproto laws` lists them")
     asked = {
-        "laws": [law],
-        "specs": specs,
-        "seed": seed,
-        "row_access": load_row_access(row_access),
+        "laws": [arguments.law],
+        "specs": arguments.spec,
+        "seed": arguments.seed,
+        "row_access": load_row_access(arguments.row_access),
     }
-    report = _with_progress(target, asked)
-    print_report(report, Console())
+    if arguments.platform:
+        report = _of_platform(arguments.factory, asked)
+        print_matrix(report, Console())
+    else:
+        report = _with_progress(arguments.factory, asked)
+        print_report(report, Console())
     return 0 if report.ok else 1
 
 
@@ -88,10 +85,49 @@ def list_laws() -> int:
     console = Console()
     console.print(table)
     console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)
+    models = f"deployments: {', '.join(spec.name for spec in MODEL_SPECS)}"
+    console.print(f"\n{models}", highlight=False)
     return 0
 
 
+def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is asked of factories and of platforms alike."""
+    return {
+        "laws": arguments.law,
+        "specs": arguments.spec,
+        "claims": arguments.claim,
+        "cannot": _reasons(arguments.cannot),
+        "expected": load_expected_failures(arguments.expect) if arguments.expect else None,
+        "laws_version": arguments.laws or LAWS_VERSION,
+        "seed": arguments.seed,
+        "row_access": load_row_access(arguments.row_access),
+        "isolate": arguments.isolate,
+    }
+
+
+def _check_platform(arguments: argparse.Namespace) -> int:
+    if arguments.factory or arguments.capability:
+        raise BadInput("--platform: builds whole models; leave out the factory and --capability")
+    report = _of_platform(arguments.platform, _asked(arguments))
+    print_matrix(report, Console())
+    _write(report, arguments.json, arguments.html)
+    return 0 if report.ok else 1
+
+
+def _of_platform(name: str, asked: Mapping[str, Any]) -> Report:
+    platform, target = load_platform(name), f"--platform {name}"
+    with _progress(target) as advance:
+        return check_platform(platform, target=target, progress=advance, **asked)
+
+
 def _with_progress(target: str, asked: Mapping[str, Any]) -> Report:
+    factory = load_factory(target)
+    with _progress(target) as advance:
+        return check_pool(factory, target=target, progress=advance, **asked)
+
+
+@contextmanager
+def _progress(target: str) -> Generator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(target, total=None)
@@ -99,7 +135,7 @@ def _with_progress(target: str, asked: Mapping[str, Any]) -> Report:
         def advance(done: int, total: int, name: str) -> None:
             bar.update(task, completed=done, total=total, description=f"{target} {name}")
 
-        return check_pool(load_factory(target), target=target, progress=advance, **asked)
+        yield advance
 
 
 def _reasons(given: Sequence[str] | None) -> dict[str, str] | None:

@@ -39,8 +39,9 @@ from kvproto.protocols import (
 from kvproto.protocols._members import members_of
 
 from .row_access import RowAccess
+from .specs.models import ModelRequest
 
-__all__ = ["Factory", "build", "load_factory", "load_row_access"]
+__all__ = ["Factory", "build", "load_factory", "load_row_access", "named"]
 
 Factory: TypeAlias = Callable[[Any], Any]
 """Takes one request and returns what serves it, or `Declined(reason)`."""
@@ -68,7 +69,7 @@ def load_factory(target: str) -> Factory:
 
     :raises BadInput: when there is no such thing.
     """
-    factory = _named(target, "module:factory, for example acme.pools:build")
+    factory = named(target, "module:factory, for example acme.pools:build")
     if not callable(factory):
         module, _, attribute = target.partition(":")
         raise BadInput(f"{target}: {attribute} is not callable in {module}")
@@ -82,14 +83,18 @@ def load_row_access(target: str | None) -> RowAccess | None:
     """
     if target is None:
         return None
-    found: Any = _named(target, "module:Class with peek and poke")
+    found: Any = named(target, "module:Class with peek and poke")
     lacks = [name for name in ("peek", "poke") if not callable(getattr(found, name, None))]
     if lacks:
         raise BadInput(f"{target}: it has no {' and no '.join(lacks)}, see kvproto's RowAccess")
     return cast("RowAccess", found() if isinstance(found, type) else found)
 
 
-def _named(target: str, form: str) -> object:
+def named(target: str, form: str) -> object:
+    """What `module:attribute` names; `form` says what was to be written.
+
+    :raises BadInput: when there is no such thing.
+    """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         raise BadInput(f"'{target}': write {form}")
@@ -122,8 +127,8 @@ def build(factory: Factory, request: object) -> Any:
             f"the factory raised {_told(error)} for {asked}; "
             "return kvproto.protocols.Declined(reason) for what the pool does not serve"
         ) from error
-    if isinstance(pool, Declined):
-        return pool
+    if isinstance(pool, Declined) or isinstance(request, ModelRequest):
+        return pool  # models are deployed by the kit itself, see `Deployer`
     doors = [m.name for m in members_of(protocol) if m.kind == "method"]
     if isinstance(pool, type) or not any(hasattr(type(pool), door) for door in doors):
         what = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__

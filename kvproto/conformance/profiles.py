@@ -91,6 +91,7 @@ PROFILES = (
     Profile("batching", ("RequestPool",), (), ("request", "state-rows")),
     Profile("state slots", ("StateSlotAllocator",), (), ("state-slots",)),
     Profile("recurrent state", ("StatePool",), (), ("state",)),
+    Profile("configurator", ("Platform",), (), ("builder",)),
 )
 """In the order reports show them."""
 

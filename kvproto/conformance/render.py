@@ -15,7 +15,7 @@ from .profiles import profile_verdicts
 from .report import LawResult, Report, Subject
 from .worst import worst_status
 
-__all__ = ["print_report"]
+__all__ = ["print_matrix", "print_report"]
 
 _MARK = {
     "passed": "✓",
@@ -186,3 +186,39 @@ def _mark(state: str) -> Text:
 
 def _count(n: int, one: str, many: str = "") -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def print_matrix(report: Report, console: Console) -> None:
+    """Print the laws, a row of them for each model, what was declined, failures, the last line.
+
+    For reports on a platform, whose subjects are models.
+    """
+    console.print(Text(f"kvproto check {report.target}", style="bold"))
+    served = sum(len(subject.specs) for subject in report.subjects)
+    console.print(
+        f"\n{_count(len(report.subjects), 'model')} in {_count(served, 'deployment')}; "
+        f"{len(report.declined)} declined",
+        highlight=False,
+    )
+    by_law, claims = report.by_law(), report.by_law("claims")
+    console.print(_laws(by_law))
+    console.print(_models(report, [law for law in by_law if law not in claims]))
+    for reason in dict.fromkeys(reason for _, reason in report.declined):
+        names = [name for name, told in report.declined if told == reason]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        console.print(Text(f"declined {names[0]}{more}: {reason}", style="dim"))
+    for results in by_law.values():
+        shown = [r for r in results if r.finding is not None or r.status == "unexpected"]
+        if shown:
+            _print_failure(report, shown, len(results), console)
+    console.print(_last_line(report))
+
+
+def _models(report: Report, laws: list[str]) -> Table:
+    """The columns are the laws in the order they were listed: names are wider than marks."""
+    table = Table("\nmodel", *(f"\n{n}" for n in range(1, len(laws) + 1)), box=None, pad_edge=False)
+    for subject in report.subjects:
+        results = report.by_law(subject.name)
+        marks = [_mark(worst_status(results[law])) if law in results else "" for law in laws]
+        table.add_row(subject.name, *marks)
+    return table

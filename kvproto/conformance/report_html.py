@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kvproto._version import __version__
+from kvproto.protocols import Platform
 
 from .capabilities import ALLOCATOR_CAPABILITIES, POOL_CAPABILITIES
 from .law import Law
@@ -101,7 +102,7 @@ def _capability(law: Law) -> str:
 
 
 def _question(name: str) -> str:
-    for protocol in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES):
+    for protocol in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES, Platform):
         if protocol.__name__ == name:
             return (protocol.__doc__ or "").strip().split("\n", 1)[0]
     return "What is offered is offered whole."

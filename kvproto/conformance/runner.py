@@ -40,7 +40,8 @@ class Built:
     """A subject that the factory built for a spec.
 
     `over` is set on composites of the kit's own: the class of the vendor's leaves in them.
-    `row_access` is the vendor's way to their bytes.
+    `row_access` is the vendor's way to their bytes. `called` is the name it goes by, where that is
+    not its class.
     """
 
     spec: Spec
@@ -48,10 +49,13 @@ class Built:
     factory: Factory
     over: str = ""
     row_access: RowAccess | None = None
+    called: str = ""
 
     @property
     def name(self) -> str:
         """The name of its class, and of the leaves' where it is not the vendor's."""
+        if self.called:
+            return self.called
         own = type(self.subject).__qualname__
         return f"{own.split('[', 1)[0]} over {self.over}" if self.over else own
 

@@ -10,7 +10,7 @@ import torch
 
 from kvproto.protocols import FP4Workspace, KeyOnly, KVPool
 
-__all__ = ["kept_bytes", "owned_bytes", "owned_storages", "storage_bytes"]
+__all__ = ["kept_bytes", "owned_bytes", "owned_storages", "storage_bytes", "tensors_of"]
 
 
 def owned_bytes(pool: object, slots: int) -> int:
@@ -30,24 +30,25 @@ def kept_bytes(pool: object, slots: int) -> int:
 def owned_storages(pool: object, slots: int) -> dict[int, int]:
     """Their addresses, and the bytes of each."""
     seen: dict[int, int] = {}
-    for tensor in _tensors(pool, set()):
+    for tensor in tensors_of(pool):
         if tensor.numel() >= slots:
             storage = tensor.untyped_storage()
             seen[storage.data_ptr()] = storage.nbytes()
     return seen
 
 
-def _tensors(owner: object, seen: set[int]) -> Iterable[torch.Tensor]:
+def tensors_of(owner: object, seen: set[int] | None = None) -> Iterable[torch.Tensor]:
     """What an object holds, in lists, tuples and dictionaries, and what its parts hold.
 
     A part is an object of a class from the same module or a sibling of it, that is no pool itself.
     """
+    seen = set() if seen is None else seen
     seen.add(id(owner))
     for value in _flat(list(vars(owner).values())):
         if isinstance(value, torch.Tensor):
             yield value
         elif id(value) not in seen and _is_part(value, owner):
-            yield from _tensors(value, seen)
+            yield from tensors_of(value, seen)
 
 
 def _is_part(value: object, owner: object) -> bool:

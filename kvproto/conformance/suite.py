@@ -1,18 +1,22 @@
-"""The kit as a test class: one test per law, in a vendor's own test suite."""
+"""The kit as test classes: one test per law, in a vendor's own test suite."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import pytest
 
+from kvproto.protocols import Platform
+
 from .check import LAWS_VERSION, check_pool
+from .check_platform import check_platform, platform_laws
 from .law import LAWS
 from .report import Report
 from .row_access import RowAccess
 
-__all__ = ["PoolConformance"]
+__all__ = ["PlatformConformance", "PoolConformance"]
 
 _OURS = ("test_law", "test_claims", "pytest_generate_tests")
 
@@ -37,12 +41,7 @@ class PoolConformance:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in _OURS:
-            if name in cls.__dict__:
-                raise TypeError(
-                    f"{cls.__name__}.{name}: the kit's tests are not overridden; put the law's id "
-                    "and the reason into `expected`"
-                )
+        _refuse_overrides(cls)
 
     def make_pool(self, request: Any) -> Any:
         """The vendor's hook."""
@@ -50,9 +49,10 @@ class PoolConformance:
 
     @final
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """pytest's hook: one `test_law` per law."""
+        """pytest's hook: one `test_law` per law about pools."""
         if "law" in metafunc.fixturenames:
-            metafunc.parametrize("law", [k for k in LAWS if k != "declaration.claims"])
+            others = {"declaration.claims", *(law.id for law in platform_laws())}
+            metafunc.parametrize("law", [law for law in LAWS if law not in others])
 
     @final
     def test_law(self, law: str) -> None:
@@ -81,6 +81,82 @@ class PoolConformance:
         )
         assert report.results
         _judge(report)
+
+
+class PlatformConformance:
+    """The same for a platform: whole models are planned and built on it, once for all tests.
+
+    class TestAcme(PlatformConformance):
+        def make_platform(self): ...
+
+    `make_platform` gives a platform whose leaves and allocators can be built on the CPU. `specs`
+    names deployments (`kvproto laws` lists them), None is all. The other attributes mean what they
+    mean to `check_platform`; claims are about the pools that are built.
+
+    :raises TypeError: for a subclass that replaces a test; say what is known to fail instead.
+    """
+
+    claims: ClassVar[Iterable[str] | None] = None
+    cannot: ClassVar[Mapping[str, str] | None] = None
+    expected: ClassVar[Mapping[str, Any] | None] = None
+    laws_version: ClassVar[str] = LAWS_VERSION
+    row_access: ClassVar[RowAccess | None] = None
+    specs: ClassVar[Sequence[str] | None] = None
+    _found: ClassVar[Report | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._found = None
+        _refuse_overrides(cls)
+
+    def make_platform(self) -> Platform:
+        """The vendor's hook."""
+        raise NotImplementedError(f"{type(self).__name__}.make_platform() is not defined")
+
+    @final
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """pytest's hook: one `test_law` per law about platforms."""
+        if "law" in metafunc.fixturenames:
+            metafunc.parametrize("law", [law.id for law in platform_laws()])
+
+    @final
+    def test_law(self, law: str) -> None:
+        """Every model that is built keeps it; skipped, visibly, where it binds none."""
+        self._judge(law)
+
+    @final
+    def test_claims(self) -> None:
+        """What is claimed is detected on some pool that is built, and what cannot be on none."""
+        self._judge("declaration.claims")
+
+    def _judge(self, law: str) -> None:
+        results = tuple(r for r in self._report().results if r.law == law)
+        if not results:
+            pytest.skip(f"binds no model of this platform: {LAWS[law].claim}")
+        _judge(replace(self._report(), results=results))
+
+    def _report(self) -> Report:
+        cls = type(self)
+        if cls._found is None:
+            cls._found = check_platform(
+                self.make_platform(),
+                specs=self.specs,
+                claims=self.claims,
+                cannot=self.cannot,
+                expected=self.expected,
+                laws_version=self.laws_version,
+                row_access=self.row_access,
+            )
+        return cls._found
+
+
+def _refuse_overrides(cls: type) -> None:
+    for name in _OURS:
+        if name in cls.__dict__:
+            raise TypeError(
+                f"{cls.__name__}.{name}: the kit's tests are not overridden; put the law's id "
+                "and the reason into `expected`"
+            )
 
 
 def _judge(report: Report) -> None:

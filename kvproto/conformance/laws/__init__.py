@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from . import (
     alloc,
+    builder,
+    builder_bytes,
+    builder_rows,
+    builder_use,
     commit,
     composite,
     composite_facts,
@@ -67,6 +71,10 @@ from . import (
 
 __all__ = [
     "alloc",
+    "builder",
+    "builder_bytes",
+    "builder_rows",
+    "builder_use",
     "commit",
     "composite",
     "composite_facts",

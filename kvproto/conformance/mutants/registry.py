@@ -12,7 +12,7 @@ from ..block_codec import is_block_scaled
 from ..check import check_pool
 from ..factory import Factory
 from ..law import LAWS
-from ..report import LawResult
+from ..report import LawResult, Report
 
 __all__ = ["MUTANTS", "Killed", "Mutant", "from_keywords", "mutant", "run_mutants"]
 
@@ -23,7 +23,8 @@ T = TypeVar("T", bound=type)
 class Mutant:
     """A faulty pool: the law that must name its fault, and the public fault it repeats.
 
-    `asked` are further arguments of `check_pool`, for laws about what a vendor says.
+    `asked` are further arguments of `check`, for laws about what a vendor says. `check` is
+    `check_pool`, or what else such factories are held to laws with.
     """
 
     name: str
@@ -31,6 +32,11 @@ class Mutant:
     source: str
     factory: Factory
     asked: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    check: Callable[..., Report] = check_pool
+
+    def report(self) -> Report:
+        """What the law that must name its fault finds."""
+        return self.check(self.factory, laws=[self.kills], **self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,5 @@ def run_mutants() -> Iterator[Killed]:
     """
     for each in MUTANTS:
         LAWS[each.kills]
-        report = check_pool(each.factory, laws=[each.kills], **each.asked)
-        broken = [r for r in report.failures if r.law == each.kills]
+        broken = [r for r in each.report().failures if r.law == each.kills]
         yield Killed(each, broken[0] if broken else None)

@@ -1,0 +1,127 @@
+"""Leaves that are wrong in a way that shows once a plan says what they have to be."""
+
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+# pyright: reportPrivateUsage=false
+# These leaves are wrong on purpose.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from kvproto.protocols import BufferRegion, LeafRequest
+from kvproto.reference import MHALeaf, MXFP8Leaf
+
+from ..deployment import Deployer
+from ..kv_bench import LayerStub
+from .deployments import REVIEW, WrongPlatform, wrong
+
+T = TypeVar("T")
+
+
+def leaf(law: str, *models: str, source: str = "") -> Callable[[type[T]], type[T]]:
+    """Register a class of leaves, as those of a platform that builds no other."""
+
+    def register(cls: type[T]) -> type[T]:
+        kind: Any = cls
+
+        class Builds(WrongPlatform):
+            def build_leaf(self, request: LeafRequest, /) -> Any:
+                return kind(**request.keywords())
+
+        wrong(cls.__name__, law, *models, of=Deployer(Builds()), source=source)
+        return cls
+
+    return register
+
+
+@leaf("builder.bytes", "llama-page1", "gpt_oss-page16-hnd")
+class KeepsValuesTwice(MHALeaf):
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.spare = [values.clone() for values in self.v_buffer]
+
+
+@leaf("builder.slots", "llama-page1", "llama-page16-paged-nhd")
+class TakesAPageMore(MHALeaf):
+    def __init__(self, *, size: int, page_size: int, **keywords: Any) -> None:
+        super().__init__(size + page_size, page_size, **keywords)
+        self.size = size
+
+
+@leaf("builder.bytes", "llama-page1")
+class TakesAPageMoreThanItDeclares(TakesAPageMore):
+    def _row_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(replace(r, page_count=r.page_count - 1) for r in super()._row_regions())
+
+
+@leaf("builder.layers", "llama-page16-stage2")
+class DeclaresLayersByPosition(MHALeaf):
+    def _row_regions(self) -> tuple[BufferRegion, ...]:
+        local = tuple(range(self.layer_num))
+        return tuple(replace(region, layer_ids=local) for region in super()._row_regions())
+
+
+@leaf("builder.geometry", "mimo_v2_flash-page1")
+class SwapsTheWidths(MHALeaf):
+    def __init__(self, *, head_dim: int, v_head_dim: int | None, **keywords: Any) -> None:
+        values = head_dim if v_head_dim is None else v_head_dim
+        super().__init__(head_dim=values, v_head_dim=head_dim, **keywords)
+        self.head_dim, self.v_head_dim = head_dim, values
+
+
+@leaf("builder.layout", "llama-page16-hnd", source=REVIEW)
+class ReportsHeadsFirstAndBuildsTokensFirst(MHALeaf):
+    def __init__(self, *, kv_cache_layout: Any, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.pool_traits = replace(self.pool_traits, layout=kv_cache_layout)
+
+
+@leaf("builder.layout", "llama-page16-stage2", source=REVIEW)
+class ReportsTokensFirstAndBuildsHeadsFirst(MHALeaf):
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords, kv_cache_layout="hnd")
+        self.pool_traits = replace(self.pool_traits, layout="nhd")
+
+
+@leaf("builder.layout", "llama-page16-paged-nhd")
+class ShowsHeadsFirstAsIfTokensWere(MHALeaf):
+    def __init__(self, *, kv_cache_layout: Any, **keywords: Any) -> None:
+        super().__init__(**keywords, kv_cache_layout="hnd")
+        self.pool_traits = replace(self.pool_traits, layout=kv_cache_layout)
+
+    def _read(self, buffers: list[Tensor], layer_id: int) -> Tensor:
+        return super()._read(buffers, layer_id).transpose(1, 2)
+
+
+@leaf("builder.dtype", "llama-page128-mxfp8")
+class ScalesInAnotherType(MXFP8Leaf):
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(
+            replace(
+                region,
+                fields=tuple(
+                    replace(field, element="float8_e4m3fn") if "scale" in field.name else field
+                    for field in region.fields
+                ),
+            )
+            for region in super().buffer_regions()
+        )
+
+
+@leaf("builder.device", "llama-page1")
+class LivesElsewhere(MHALeaf):
+    def __init__(self, **keywords: Any) -> None:
+        asked = keywords.pop("device")
+        super().__init__(**keywords, device="meta")
+        self.device = asked
+
+
+@leaf("builder.write-read", "llama-page1", "qwen3_next-page64-fp8")
+class WritesOneLayerOnwards(MHALeaf):
+    def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
+        last = self.end_layer - 1
+        super().set_kv_buffer(LayerStub(min(layer.layer_id + 1, last)), loc_info, *rows, **named)

@@ -1,0 +1,156 @@
+"""Whole models to plan and to build: every example config, under options that differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+from kvproto.configurator import (
+    MemoryBudget,
+    ModelShape,
+    ParallelLayout,
+    ServingOptions,
+    SpeculativeOptions,
+    StateOptions,
+    example_config,
+    example_names,
+)
+
+from .spec import Spec
+
+__all__ = ["MODEL_SPECS", "ModelRequest"]
+
+_GIB = 1 << 30
+_SHORT_WINDOW = 16
+_CONTEXT = 4096
+_EIGHT = ParallelLayout(tp_size=8)
+_SPLIT = {"olmo_hybrid": 2}
+"""Ranks of models whose heads of recurrent state cannot be split over eight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A model, how it is served and over which ranks; `pp_rank` is the stage that is built.
+
+    `device` is `cpu` for a few pages that are really allocated, with windows shortened so that few
+    hold them, or `meta` for the sizes of a real device, of which no byte is.
+    """
+
+    model: str
+    options: ServingOptions
+    parallel: ParallelLayout = field(default_factory=lambda: _EIGHT)
+    pp_rank: int = 0
+    device: Literal["cpu", "meta"] = "cpu"
+
+    @property
+    def shape(self) -> ModelShape:
+        """What the model's config says of its caches."""
+        return _shape(self.model, short=self.device == "cpu")
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """More than the few pages take; for real sizes that of a device."""
+        return MemoryBudget.of_caches(1 << 50 if self.device == "cpu" else 40 * _GIB)
+
+
+@lru_cache(maxsize=128)
+def _shape(model: str, *, short: bool) -> ModelShape:
+    shape = ModelShape.from_hf_config(example_config(model))
+    return replace(shape, window=_SHORT_WINDOW) if short and shape.window else shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """One way to serve whatever model, under the name that ends the spec's."""
+
+    name: str
+    options: ServingOptions
+    parallel: ParallelLayout = _EIGHT
+    pp_rank: int = 0
+    device: Literal["cpu", "meta"] = "cpu"
+
+    def spec(self, model: str) -> Spec:
+        asked = ModelRequest(
+            model=model,
+            options=self.options,
+            parallel=replace(self.parallel, tp_size=_SPLIT.get(model, self.parallel.tp_size)),
+            pp_rank=self.pp_rank,
+            device=self.device,
+        )
+        return Spec(f"{model}-{self.name}", asked)
+
+
+def _few(page_size: int, **options: Any) -> ServingOptions:
+    """A few pages, of which more are full ones than the shortened windows need."""
+    small: dict[str, Any] = {
+        "page_size": page_size,
+        "max_total_tokens": max(3 * page_size, 96),
+        "swa_full_tokens_ratio": 0.67,
+        "max_running_requests": 2,
+        "context_len": _CONTEXT,
+        "state": StateOptions(slots=3),
+    }
+    return ServingOptions(**(small | options))
+
+
+_DRAFT = SpeculativeOptions(kind="eagle", draft_tokens=2, draft_layers=1)
+
+_SERVED = (
+    _Served(name="page1", options=_few(1)),
+    _Served(
+        name="page16-stage2",
+        options=_few(16, model_dtype="float16"),
+        parallel=ParallelLayout(tp_size=8, pp_size=2),
+        pp_rank=1,
+    ),
+    _Served(
+        name="page256-one-pool",
+        options=_few(256, max_total_tokens=256, window_pools=False, prefix_cache=False),
+    ),
+    _Served(name="page64-fp8", options=_few(64, kv_cache_dtype="fp8_e4m3")),
+    _Served(
+        name="page64-fp8-raw",
+        options=_few(
+            64,
+            kv_cache_dtype="fp8_e5m2",
+            dsa_rows="raw",
+            role="prefill",
+            state=StateOptions(slots=6),
+        ),
+        parallel=ParallelLayout(tp_size=16, dp_attention_size=2),
+    ),
+    _Served(name="page16-fp4", options=_few(16, kv_cache_dtype="fp4_mx16")),
+    _Served(name="page16-nvfp4", options=_few(16, kv_cache_dtype="nvfp4")),
+    _Served(name="page128-mxfp8", options=_few(128, kv_cache_dtype="mxfp8")),
+    _Served(name="page16-hnd", options=_few(16, layout="hnd")),
+    _Served(name="page16-paged-nhd", options=_few(16, layout="paged_nhd")),
+    _Served(name="page16-vectorized", options=_few(16, layout="vectorized_5d")),
+    _Served(name="page16-envelope", options=_few(16, layout="page_envelope")),
+    _Served(
+        name="page64-draft",
+        options=_few(64, speculative=_DRAFT, role="decode", pre_alloc_size=2),
+    ),
+    _Served(
+        name="page16-dcp2-draft",
+        options=_few(16, speculative=_DRAFT),
+        parallel=ParallelLayout(tp_size=8, dcp_size=2),
+    ),
+    _Served(name="page16-rings", options=_few(16, window_storage="ring", pre_alloc_size=1)),
+    _Served(
+        name="page16-no-rows",
+        options=_few(
+            16, rows="none", prefix_cache=False, chunked_prefill_size=None, role="prefill"
+        ),
+    ),
+    _Served(
+        name="real",
+        options=ServingOptions(page_size=64, context_len=_CONTEXT, max_running_requests=32),
+        device="meta",
+    ),
+)
+
+MODEL_SPECS: tuple[Spec, ...] = tuple(
+    served.spec(model) for model in example_names() for served in _SERVED
+)
+"""Every example config served in every way; what cannot be planned so is declined, with why."""
