@@ -32,7 +32,6 @@ from kvproto.protocols import (
     PureSWAAllocatorRequest,
     SparseIndexLeafRequest,
     StateRequestPoolRequest,
-    SWAAllocatorRequest,
     SWAPoolRequest,
     bytes_of_pool,
     bytes_of_state,
@@ -159,24 +158,6 @@ def test_a_model_of_windows_alone_has_one_pool() -> None:
     assert (made.tokens.full, made.tokens.window) == (0, made.tokens.capacity)
     assert made.tokens.window == (40 * GIB - 16 * 131072) // 131072 // 16 * 16
     assert isinstance(planned("mistral").allocator, PureSWAAllocatorRequest)
-    # Pages have window peers, and a full slot for each, which takes no byte.
-    assert isinstance(made.allocator, SWAAllocatorRequest)
-    assert made.allocator.size == made.allocator.size_swa == made.tokens.window
-    assert isinstance(made.pool, SWAPoolRequest)
-    assert made.pool.full.size == made.tokens.window
-    assert bytes_of_pool(made.pool.full) == 0
-
-
-def test_a_stage_of_rows_and_nothing_beside_them_numbers_its_layers_globally() -> None:
-    ranks = ParallelLayout(pp_size=2, pp_layers=(2, 2))
-    shape, budget = shape_of("nemotron_h"), MemoryBudget.of_caches(40 * GIB)
-    assert shape.layers == ("linear", "no_cache", "full", "no_cache")
-    made = plan(shape, ServingOptions(page_size=16), ranks, budget, pp_rank=1)
-    assert isinstance(made.pool, MHALeafRequest)
-    assert (made.pool.start_layer, made.pool.end_layer) == (2, 3)
-    apart = replace(shape, layers=("linear", "full", "no_cache", "full"))
-    with pytest.raises(PlanError, match=r"pp_size=2: of a stage's layers \[1, 3\] keep rows"):
-        plan(apart, ServingOptions(), ParallelLayout(pp_size=2, pp_layers=(1, 3)), budget)
 
 
 def test_state_and_rows_share_by_the_ratio() -> None:

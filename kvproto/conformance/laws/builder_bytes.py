@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 
-from kvproto.protocols import Platform, SWAAllocatorRequest, bytes_of_pool, bytes_of_state
+from kvproto.protocols import (
+    DSALeafRequest,
+    Platform,
+    SWAAllocatorRequest,
+    bytes_of_pool,
+    bytes_of_state,
+)
 
 from ..allocated import Allocation, allocation_of, declared_bytes, stray_region
 from ..broken import LawBroken
@@ -66,28 +72,37 @@ def _part_bytes(bench: DeploymentBench, part: Part) -> Allocation:
 def slots(bench: DeploymentBench) -> None:
     """Each leaf has a row for every token planned for its part, and the reserved page, no more."""
     for part in bench.parts:
-        page = part.request.page_size
-        expected = part.planned.tokens + page
-        for call, got in _rows(part):
+        tokens, page = part.planned.tokens, part.request.page_size
+        for call, got, expected in _rows(part):
             if got != expected:
-                planned = f"{expected}, for {part.planned.tokens} tokens in pages of {page}"
+                planned = f"{expected}, for {tokens} tokens in pages of {page}"
                 raise LawBroken(call, expected=planned, got=str(got))
 
 
-def _rows(part: Part) -> Iterator[tuple[str, int]]:
-    """Rows by what is declared; of a leaf that declares nothing, by what read doors show."""
-    page, regions = part.request.page_size, regions_of(part.leaf)
+def _rows(part: Part) -> Iterator[tuple[str, int, int]]:
+    """Rows by what is declared; of a leaf that declares nothing, by what read doors show.
+
+    With how many there have to be: index keys may be those of ids, and of several ranks' tokens.
+    """
+    request, regions, tokens = part.request, regions_of(part.leaf), part.planned.tokens
+    expected = tokens + request.page_size
     for region in regions or ():
-        if not region.by_request:
-            names = "/".join(field.name for field in region.fields)
-            yield f"rows in {part.name}'s region of {names}", region.page_count * page
+        names = "/".join(field.name for field in region.fields)
+        call = f"rows in {part.name}'s region of {names}"
+        if isinstance(request, DSALeafRequest) and region.fields[0].name == "index_key":
+            keyed = tokens * request.host_to_device_ratio + request.page_size
+            got = region.page_count * region.page_size * request.index_kpool
+            yield call, got, keyed * request.index_spans
+        elif not region.by_request:
+            yield call, region.page_count * request.page_size, expected
     if regions is None:
         for layer_id in part.looked_at:
             for side in part.bench.sides:
                 form = part.bench.door_form(side, layer_id)
                 if form is not None:
                     call, shown = part.door(side, layer_id)
-                    yield f"rows of {call}", shown.numel() // (form.rows.heads * form.rows.width)
+                    row = form.rows.heads * form.rows.width
+                    yield f"rows of {call}", shown.numel() // row, expected
 
 
 @law(

@@ -129,7 +129,7 @@ def _tokens_of_page(part: Part, region: BufferRegion) -> int:
     """Tokens of a page, or the index keys that they share."""
     request = part.request
     if isinstance(request, DSALeafRequest) and region.fields[0].name == "index_key":
-        return request.page_size // request.index_kpool
+        return request.index_page_size
     return request.page_size
 
 
