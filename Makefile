@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that share the tests.
+JOBS ?= 2
 STAMP := .venv/installed
 # Never let pip choose a version: another torch is gigabytes.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install -c constraints.txt
@@ -48,7 +50,7 @@ types: setup
 
 # `typecheck/` is run by these tests too, and tests/interop/ asks real pools in .interop-venv.
 unit: setup interop-venv
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv
