@@ -57,11 +57,12 @@ def pool_request(
     """A leaf where one kind of layer attends, a composite where several share a pool."""
     page = options.page_size
     full = None if leaves.full is None else sized(leaves.full, tokens.full, page)
-    if leaves.window is not None:
-        # Without a layer, and of no byte: it numbers the locations that callers write to.
-        none = replace(leaves.window, layer_num=0, fallback="core")
-        full = full if full is not None else sized(none, tokens.capacity, page)
-        window = sized(leaves.window, tokens.window, page)
+    windows = leaves.window
+    if windows is None and full is not None and tokens.full and tokens.window and rings is None:
+        windows = _empty(full)  # other stages have windows, and allocators are of the model
+    if windows is not None:
+        full = full if full is not None else sized(_empty(windows), tokens.capacity, page)
+        window = sized(windows, tokens.window, page)
         pair = SWAPoolRequest(
             full=full,
             window=window if rings is None else rings.sized(window),
@@ -79,6 +80,23 @@ def pool_request(
         full=full if full is not None else _without_layers(options, tokens),
         state=state,
         full_attention_layer_ids=stage.full,
+    )
+
+
+def _empty(beside: LeafRequest) -> MHALeafRequest:
+    """The leaf of a side where no layer is: it numbers slots as the other side does."""
+    packed = beside.quant_scheme == "dsa_fp8_packed"
+    return MHALeafRequest(
+        size=beside.page_size,
+        page_size=beside.page_size,
+        dtype=beside.dtype,
+        quant_scheme="fp8_scaled" if packed else beside.quant_scheme,
+        layer_num=0,
+        head_num=1,
+        head_dim=32,
+        device=beside.device,
+        enable_memory_saver=beside.enable_memory_saver,
+        fallback="core",
     )
 
 

@@ -77,6 +77,7 @@ def plan(
         shape,
         options,
         _requests(state, options, parallel),
+        window_demand(options, parallel, shape.window) if shape.window else None,
     )
     return _planned(stages[pp_rank], shape, options, parallel, budget, tokens, state)
 
@@ -105,7 +106,9 @@ class _Stage:
         leaves = leaf_requests(shape, stage, options, parallel, platform)
         last = layers.stop == len(shape.layers)
         draft = draft_requests(shape, draft_shape, options, parallel, platform, last=last)
-        costs = _costs(leaves, draft, options, parallel)
+        whole = Stage.of(shape, range(len(shape.layers)), options)
+        paired = bool(whole.full and whole.window)
+        costs = replace(_costs(leaves, draft, options, parallel), paired=paired)
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
 
@@ -132,7 +135,7 @@ class _Stage:
         if rings is not None:
             return fit_beside_rings(left, self.costs, rings, options)
         demand = window_demand(options, parallel, shape.window) if shape.window else None
-        if demand is not None and self.costs.full and self.costs.window:
+        if demand is not None and self.costs.paired:
             return fit_beside(left, self.costs, demand)
         return fit_tokens(left, self.costs, options.swa_full_tokens_ratio)
 
@@ -182,7 +185,8 @@ def _common_state(
     if dearest.leaves.state is None:
         return None
     drafted = dearest.leaves.state.speculative_num_draft_tokens or 0
-    rows_cost = any(stage.costs.full or stage.costs.window for stage in stages)
+    costs = [stage.costs for stage in stages]
+    rows_cost = any(each.full or each.window or each.draft for each in costs)
     sizes = state_sizes(
         cache_bytes, dearest.slot_bytes, options, parallel, drafted, rows_cost=rows_cost
     )
@@ -198,7 +202,11 @@ def _requests(state: StateSizes | None, options: ServingOptions, parallel: Paral
 
 
 def _fewest(
-    fitting: list[Tokens | None], shape: ModelShape, options: ServingOptions, requests: int
+    fitting: list[Tokens | None],
+    shape: ModelShape,
+    options: ServingOptions,
+    requests: int,
+    demand: int | None,
 ) -> Tokens:
     """The tokens of the stage that fits the fewest, within what the options allow.
 
@@ -213,7 +221,7 @@ def _fewest(
     fewest = min(stated, key=lambda tokens: tokens.capacity) if stated else free
     cap = options.max_total_tokens
     if cap is not None and cap < fewest.capacity:
-        fewest = _capped(fewest, cap, options)
+        fewest = _capped(fewest, cap, options, demand)
     if not fewest.capacity:
         raise PlanError(
             "cache_bytes",
@@ -225,13 +233,14 @@ def _fewest(
     return fewest
 
 
-def _capped(tokens: Tokens, cap: int, options: ServingOptions) -> Tokens:
+def _capped(tokens: Tokens, cap: int, options: ServingOptions, demand: int | None) -> Tokens:
+    full = aligned(cap, options.page_size)
     if not tokens.full:
-        return Tokens(0, aligned(cap, options.page_size))
+        return Tokens(0, full)
+    if demand is not None:
+        return Tokens(full, min(tokens.window, full))
     ratio = Fraction(str(options.swa_full_tokens_ratio)) if tokens.window else Fraction(0)
-    capped = with_ratio(aligned(cap, options.page_size), ratio, options.page_size)
-    # Windows that running requests decided are not widened by a cap.
-    return replace(capped, window=min(capped.window, tokens.window))
+    return with_ratio(full, ratio, options.page_size)
 
 
 def _check_window(tokens: Tokens, shape: ModelShape, options: ServingOptions) -> None:
@@ -320,7 +329,5 @@ def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:
     if options.rows == "none":
         return 0
     window = 0 if options.window_storage == "ring" else costs.window
-    if not costs.full:
-        return window + draft
-    ratio = Fraction(str(options.swa_full_tokens_ratio))
+    ratio = Fraction(str(options.swa_full_tokens_ratio)) if costs.paired else Fraction(1)
     return ceil(costs.full + draft + ratio * window)

@@ -16,7 +16,8 @@ class TokenCosts:
 
     `draft` is charged for every location there is, `draft_scale` of them to a full token.
     `page_size` tokens of every pool are reserved on top of those handed out. `fixed` bytes are
-    there whatever the tokens.
+    there whatever the tokens. `paired` says that window slots go with full ones, in a model whose
+    layers are of both kinds, also on a stage that has one.
     """
 
     full: int
@@ -25,6 +26,7 @@ class TokenCosts:
     page_size: int
     draft_scale: int = 1
     fixed: int = 0
+    paired: bool = False
 
     @property
     def reserved(self) -> int:
@@ -49,17 +51,18 @@ class Tokens:
 def fit_tokens(cache_bytes: int, costs: TokenCosts, window_ratio: float) -> Tokens | None:
     """The most tokens whose pools fit in `cache_bytes`; None where tokens cost nothing here.
 
-    With both pools, `window_ratio` window tokens go with one full token. The counts may be 0.
+    Of a pair, `window_ratio` window tokens go with one full token. The counts may be 0.
     """
     left = max(cache_bytes - costs.reserved, 0)
-    draft = costs.draft * costs.draft_scale
-    if not costs.full:
-        each = costs.window + draft
-        return Tokens(0, aligned(left // each, costs.page_size)) if each else None
     # Exact, as a share of a decimal: a float can round one token up.
-    ratio = Fraction(str(window_ratio)) if costs.window else Fraction(0)
-    full = aligned(int(left / (costs.full + draft + ratio * costs.window)), costs.page_size)
-    return with_ratio(full, ratio, costs.page_size)
+    ratio = Fraction(str(window_ratio)) if costs.paired else Fraction(0)
+    windows_alone = bool(costs.window) and not costs.paired and not costs.full
+    window = costs.window if windows_alone else ratio * costs.window
+    each = costs.full + window + costs.draft * costs.draft_scale
+    if not each:
+        return None
+    fitting = aligned(int(left / Fraction(each)), costs.page_size)
+    return Tokens(0, fitting) if windows_alone else with_ratio(fitting, ratio, costs.page_size)
 
 
 def with_ratio(full: int, ratio: Fraction, page_size: int) -> Tokens:
@@ -67,15 +70,16 @@ def with_ratio(full: int, ratio: Fraction, page_size: int) -> Tokens:
     return Tokens(full, aligned(int(full * ratio), page_size))
 
 
-def fit_beside(cache_bytes: int, costs: TokenCosts, window_tokens: int) -> Tokens:
-    """The most full tokens beside a window pool of a given size.
+def fit_beside(cache_bytes: int, costs: TokenCosts, window_tokens: int) -> Tokens | None:
+    """The most full tokens beside a window pool of a given size; None where those cost nothing.
 
-    :raises PlanError: where the window pool leaves no page.
+    :raises PlanError: where the window pool leaves no page, or does not fit.
     """
     left = cache_bytes - costs.reserved - window_tokens * costs.window
-    full = aligned(max(left, 0) // (costs.full + costs.draft * costs.draft_scale), costs.page_size)
-    if full:
-        return Tokens(full, window_tokens)
+    each = costs.full + costs.draft * costs.draft_scale
+    full = aligned(max(left, 0) // each, costs.page_size) if each else 0
+    if full or (not each and left >= 0):
+        return Tokens(full, window_tokens) if each else None
     raise PlanError(
         "max_running_requests",
         window_tokens,

@@ -65,7 +65,9 @@ def commands(draw: st.DrawFn) -> list[str]:
     return command
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(commands())
 def test_a_plan_or_one_line(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     status: Any = cli.main(command)

@@ -23,6 +23,7 @@ from kvproto.configurator import (
     plan_to_json,
 )
 from kvproto.protocols import (
+    AllocatorRequest,
     DSALeafRequest,
     MHALeafRequest,
     MLALatent,
@@ -30,6 +31,7 @@ from kvproto.protocols import (
     SWAComposite,
     SWAPoolRequest,
     bytes_of_pool,
+    bytes_of_state,
     supports,
 )
 from kvproto.reference import CORE
@@ -168,6 +170,16 @@ def test_layers_for_prediction_attend_to_windows_where_the_config_says_so() -> N
     without = plan(shape, whole, ONE, MemoryBudget.of_caches(40 * GIB))
     assert isinstance(without.draft, MHALeafRequest)
     assert without.bytes_per_token == (36 + 3) * row
+
+
+def test_a_draft_of_a_model_without_rows_has_memory_beside_its_state() -> None:
+    made = drafted("mamba2", PLAIN, max_running_requests=16)
+    assert made.state is not None
+    assert isinstance(made.allocator, AllocatorRequest)
+    assert (made.tokens.window, made.pool is None) == (0, False)
+    left = 40 * GIB - bytes_of_state(made.state)
+    assert left > 40 * GIB // 2
+    assert made.tokens.full == (left - 64 * ROWS) // ROWS // 64 * 64
 
 
 def test_the_last_stage_alone_has_the_draft() -> None:

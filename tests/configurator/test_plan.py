@@ -25,6 +25,7 @@ from kvproto.configurator import (
     plan_to_json,
 )
 from kvproto.configurator.in_tree import CPU
+from kvproto.configurator.token_budget import Tokens
 from kvproto.protocols import (
     DSALeafRequest,
     HybridPoolRequest,
@@ -151,6 +152,15 @@ def test_running_requests_can_size_the_window_pool() -> None:
     # Each: the window, 128 steps since the last eviction, a page begun, a page to decode into.
     # All: two chunks in flight, and a page.
     assert made.tokens.window == -(-(64 * (128 + 128 + 16 + 16) + 2 * 2048 + 16) // 16) * 16
+
+
+def test_a_cap_leaves_what_running_requests_need_of_the_window_pool() -> None:
+    few: dict[str, Any] = {"prefix_cache": False, "max_running_requests": 2}
+    made = planned("gpt_oss", page_size=16, chunked_prefill_size=512, max_total_tokens=9600, **few)
+    wanted = -(-(2 * (128 + 128 + 16 + 16) + 2 * 512 + 16) // 16) * 16
+    assert made.tokens == Tokens(9600, wanted)
+    tiny = planned("gpt_oss", page_size=16, chunked_prefill_size=512, max_total_tokens=960, **few)
+    assert tiny.tokens == Tokens(960, 960)
 
 
 def test_a_model_of_windows_alone_has_one_pool() -> None:
