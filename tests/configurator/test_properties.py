@@ -1,4 +1,5 @@
-"""What holds of every plan with a draft, one buffer, split tokens or chosen rows."""
+"""What holds of every plan with a draft, one buffer, split tokens, chosen rows, rings, rows for
+some of the tokens or for none, and pages that ranks keep in turn."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ from tests.configurator.test_plan import GIB, ONE, PLANNED, shape_of
 from tests.configurator.test_unified import OFFERS
 
 EAGLE = ModelShape.from_hf_config(PLAIN)
+
+ALL = replace(OFFERS, subsystems=OFFERS.subsystems | {"page_shards"})
 
 drafts = st.sampled_from([None, "gpt_oss", "gemma2", "deepseek_v3", "deepseek_v32", "eagle"])
 ranks = st.sampled_from(
@@ -57,9 +60,23 @@ servings = st.fixed_dictionaries(
         "pool_memory": st.sampled_from(["split", "unified"]),
         "max_running_requests": st.sampled_from([None, 16]),
         "max_total_tokens": st.sampled_from([None, 50_000]),
+        "window_storage": st.sampled_from(["paged", "ring"]),
+        "allocator_fallback": st.sampled_from(["core", "none"]),
         "speculative": speculations,
     }
 )
+# What goes with other options only, or with some families: as it is, or with all that it needs.
+paths: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {},
+        {"role": "decode", "pre_alloc_size": 8},
+        {"host_to_device_ratio": 3, "prefix_cache": False},
+        {"kv_sharding": "pages", "role": "prefill"},
+        {"rows": "none", "prefix_cache": False, "chunked_prefill_size": None},
+    ]
+)
+names = st.one_of(st.sampled_from(PLANNED), st.sampled_from(["deepseek_v32", "gpt_oss", "qwen2"]))
 
 
 def drafted(
@@ -71,18 +88,25 @@ def drafted(
         ServingOptions(**options),
         layout,
         MemoryBudget.of_caches(memory),
-        platform=OFFERS,
+        platform=ALL,
         pp_rank=layout.pp_size - 1,
         draft_shape=shape,
     )
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.sampled_from(PLANNED), drafts, ranks, servings, st.integers(2, 160), st.integers(2, 160))
+@given(names, drafts, ranks, servings, paths, st.integers(2, 160), st.integers(2, 160))
 def test_memory_is_never_exceeded_and_more_of_it_never_means_fewer_tokens(
-    name: str, draft: str | None, layout: ParallelLayout, options: dict[str, Any], a: int, b: int
+    name: str,
+    draft: str | None,
+    layout: ParallelLayout,
+    options: dict[str, Any],
+    path: dict[str, Any],
+    a: int,
+    b: int,
 ) -> None:
     less, more = sorted((a, b))
+    options |= path
     try:
         small = drafted(name, draft, layout, less * GIB, options)
     except PlanError:
