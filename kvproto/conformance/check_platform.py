@@ -22,8 +22,8 @@ from .one_thread import one_thread
 from .report import LawResult, Report, Subject
 from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
-from .specs import Spec, spec_named
-from .specs.models import MODEL_SPECS, ModelRequest
+from .specs import Spec
+from .specs.models import MODEL_SPECS, ModelRequest, deployment_named
 
 __all__ = ["check_deployments", "check_platform", "load_platform", "platform_laws"]
 
@@ -95,7 +95,7 @@ def check_deployments(
     said, known = claims_of(claims, cannot), expected_failures(expected)
     pinned = pinned_version(laws_version)
     chosen = _chosen(laws)
-    asked = list(MODEL_SPECS) if specs is None else [spec_named(s, MODEL_SPECS) for s in specs]
+    asked = list(MODEL_SPECS) if specs is None else [deployment_named(s) for s in specs]
     results: list[LawResult] = []
     served: dict[str, list[str]] = {}
     pools: list[Subject] = []

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproto._bad_input import BadInput
+from kvproto.configurator import example_names
 
 from .check import LAWS_VERSION, check_pool
 from .check_platform import check_platform, load_platform
@@ -25,7 +26,7 @@ from .render import print_matrix, print_report
 from .report import Report
 from .runner import Progress as Advance
 from .specs import SPECS
-from .specs.models import MODEL_SPECS
+from .specs.models import WAYS
 
 __all__ = ["BUILT_IN", "check", "list_laws", "repro"]
 
@@ -85,8 +86,8 @@ def list_laws() -> int:
     console = Console()
     console.print(table)
     console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)
-    models = f"deployments: {', '.join(spec.name for spec in MODEL_SPECS)}"
-    console.print(f"\n{models}", highlight=False)
+    console.print(f"\nmodels: {', '.join(example_names())}", highlight=False)
+    console.print(f"\nserved, each as MODEL-WAY: {', '.join(WAYS)}", highlight=False)
     return 0
 
 

@@ -15,9 +15,14 @@ from kvproto.protocols import (
     Platform,
     PlatformCapabilities,
     SlotAllocator,
+    SubsystemPlatform,
+    SubsystemPools,
+    UnifiedBufferRequest,
+    supports,
 )
 from kvproto.reference import CORE
 
+from .allocated import allocation_of
 from .blame import blamed
 from .specs.models import ModelRequest
 
@@ -49,10 +54,20 @@ class Watched:
         return replace(self.platform.capabilities, device_type=self.device_type)
 
     def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
-        """The platform's leaf, noted."""
-        leaf = self.platform.build_leaf(request)
+        """The platform's leaf, noted; at real sizes only where a page of it is no memory."""
+        leaf = self._kept_off(request) or self.platform.build_leaf(request)
         self.leaves.append((request, leaf))
         return leaf
+
+    def _kept_off(self, request: LeafRequest) -> Declined | None:
+        """Why the leaf is not to be built, whose rows might take all memory there is."""
+        if self.device_type != "meta":
+            return None
+        page = self.platform.build_leaf(replace(request, size=request.page_size))
+        if isinstance(page, Declined):
+            return page
+        elsewhere = allocation_of(page, request.page_size).devices - {"meta"}
+        return Declined("leaves for the meta device take memory") if elsewhere else None
 
     def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
         """The platform's allocator, noted."""
@@ -103,7 +118,7 @@ class Deployer:
         """
         if not isinstance(request, ModelRequest):
             return Declined("a platform is asked for whole models")
-        watched = Watched(self.platform, request.device)
+        watched = _watched(self.platform, request.device)
         try:
             made = self.plan(
                 request.shape,
@@ -114,7 +129,8 @@ class Deployer:
                 pp_rank=request.pp_rank,
             )
         except PlanError as error:
-            if subsystem_of(request):
+            needed = subsystem_of(request)
+            if needed and needed not in watched.capabilities.subsystems:
                 return Deployment(watched=watched, refusal=str(error))
             return Declined(f"cannot be planned: {error}")
         return self._built(made, watched, request)
@@ -135,10 +151,31 @@ class Deployer:
             return Deployment(watched=watched, plan=made, failure=failure)
 
 
+@dataclass(slots=True)
+class WatchedSubsystems(Watched):
+    """The same of a platform that builds more than leaves."""
+
+    builder: SubsystemPlatform | None = None
+
+    def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+        """The platform's."""
+        assert self.builder is not None  # `_watched`
+        return self.builder.build_subsystem(request)
+
+
+def _watched(platform: Platform, device_type: str) -> Watched:
+    if supports(platform, SubsystemPlatform):
+        return WatchedSubsystems(platform, device_type, builder=platform)
+    return Watched(platform, device_type)
+
+
 def subsystem_of(request: ModelRequest) -> str:
     """The subsystem without which the model has no pool; "" where leaves are enough."""
-    shape = request.shape
+    shape, options = request.shape, request.options
     if shape.compressed is not None:
         return "compressed_pool"
-    pooled = shape.index is not None and shape.index.scheme == "pooled_rows"
-    return "qsa_pool" if pooled else ""
+    if shape.index is not None and shape.index.scheme == "pooled_rows":
+        return "qsa_pool"
+    if options.pool_memory == "unified":
+        return "unified_buffer"
+    return "page_shards" if options.kv_sharding == "pages" else ""

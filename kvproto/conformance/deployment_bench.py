@@ -13,7 +13,7 @@ from kvproto.protocols import StatePoolRequest
 from .bench import Bench
 from .benches import BENCHES, bench_for
 from .broken import LawBroken
-from .deployment import Deployment
+from .deployment import Deployment, subsystem_of
 from .kv_bench import KVBench
 from .parts import Part, Planned, planned_parts
 from .row_access import RowAccess
@@ -85,8 +85,10 @@ class DeploymentBench(Bench):
 
 
 def is_built(bench: object, /) -> bool:
-    """For laws about what was built; nothing was where the platform offers no way to."""
-    return isinstance(bench, DeploymentBench) and bench.pool.plan is not None
+    """For laws about what was built of leaves; nothing was where the platform offers no way to."""
+    if not isinstance(bench, DeploymentBench) or bench.pool.plan is None:
+        return False
+    return not subsystem_of(bench.request)
 
 
 def on_cpu(request: object, /) -> bool:

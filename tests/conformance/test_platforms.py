@@ -150,7 +150,7 @@ def test_what_is_no_platform_is_one_line(
     [
         (["acme:build"], "leave out the factory"),
         (["--law", "leaf"], "no law about platforms"),
-        (["--spec", "mha-bf16-page1"], "no spec 'mha-bf16-page1'"),
+        (["--spec", "mha-bf16-page1"], "no deployment 'mha-bf16-page1': write MODEL-WAY"),
     ],
 )
 def test_what_cannot_be_asked_of_a_platform_is_refused(
@@ -158,6 +158,15 @@ def test_what_cannot_be_asked_of_a_platform_is_refused(
 ) -> None:
     assert main(["check", "--platform", "cpu", *more]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_real_sizes_are_not_asked_of_leaves_that_take_memory_for_them() -> None:
+    class Heedless(WrongPlatform):
+        def build_leaf(self, request: LeafRequest, /) -> Any:
+            return super().build_leaf(replace(request, device="cpu"))
+
+    with pytest.raises(BadInput, match="leaves for the meta device take memory"):
+        check_platform(Heedless(), specs=["llama-real"])
 
 
 def test_a_platform_that_declines_everything_proves_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -48,6 +49,23 @@ def test_the_command_agrees(installed: Path) -> None:
     assert "AcmePool; 5 geometries served" in done.stdout
     for words in ("SWAPool over AcmePool", "✓ SWA composite", "✓ hybrid composite"):
         assert words in done.stdout
+
+
+def test_the_platform_is_found_by_its_entry_point_and_keeps_every_law(installed: Path) -> None:
+    command = [sys.executable, "-m", "kvproto.cli", "check", "--platform", "acme"]
+    done = run([*command, "--json", "found.json"], installed)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all 16 laws kept" in done.stdout
+    found = json.loads((installed / "found.json").read_text())
+    built = {result["spec"] for result in found["results"] if result["law"] == "builder.allocators"}
+    # A pair, a hybrid, a draft beside its model, a later stage, rings, and real sizes.
+    assert built >= {
+        "gpt_oss-page16-stage2",
+        "qwen3_next-page256-one-pool",
+        "llama-page64-draft",
+        "olmo3-page16-rings",
+        "gemma2-real",
+    }
 
 
 def test_a_wrong_claim_fails(installed: Path) -> None:

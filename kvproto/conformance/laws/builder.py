@@ -19,6 +19,7 @@ from kvproto.protocols import (
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
+    KVPool,
     MLALatent,
     Movable,
     NoOpLeafRequest,
@@ -45,6 +46,7 @@ BUILT = ("builder.builds",)
 
 _SUBSYSTEMS: Mapping[str, TypeForm[Any]] = {
     "compressed_pool": DSV4Compressed,
+    "page_shards": PageSharded,
     "qsa_pool": QSAIndexed,
 }
 _VIEWS: Mapping[str, TypeForm[Any]] = {
@@ -103,7 +105,7 @@ def subsystems(bench: DeploymentBench) -> None:
             raise LawBroken(call, expected=f"a PlanError that names {needed}", got=got)
         return
     built = bench.pool.built
-    if built is None or not supports(built.pool, _SUBSYSTEMS[needed]):
+    if built is None or not supports(built.pool, _SUBSYSTEMS.get(needed, KVPool)):
         got = bench.pool.refusal or bench.pool.failure or "none"
         raise LawBroken(call, expected=f"the {needed} that is offered", got=got)
 

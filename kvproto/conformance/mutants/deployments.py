@@ -179,6 +179,11 @@ class OffersWhatItDoesNotBuild(WrongPlatform):
     capabilities = replace(CPU, subsystems=frozenset({"compressed_pool"}))
 
 
+@platform("builder.subsystems", "gpt_oss-page16-unified")
+class OffersABufferWithoutADoor(WrongPlatform):
+    capabilities = replace(CPU, subsystems=frozenset({"unified_buffer"}))
+
+
 def refuses_without_a_name(*asked: Any, **named: Any) -> PoolPlan:
     try:
         return plan(*asked, **named)

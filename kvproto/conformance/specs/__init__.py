@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kvproto._bad_input import BadInput
 
 from .accounts import ACCOUNT_SPECS
@@ -31,12 +29,12 @@ SPECS: tuple[Spec, ...] = (
 """Every geometry, in the order they are tried."""
 
 
-def spec_named(name: str, among: Sequence[Spec] = SPECS) -> Spec:
+def spec_named(name: str) -> Spec:
     """The spec of that name.
 
     :raises BadInput: naming those there are.
     """
-    for spec in among:
+    for spec in SPECS:
         if spec.name == name:
             return spec
-    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in among)}")
+    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+from kvproto._bad_input import BadInput
 from kvproto.configurator import (
     MemoryBudget,
     ModelShape,
@@ -19,7 +20,7 @@ from kvproto.configurator import (
 
 from .spec import Spec
 
-__all__ = ["MODEL_SPECS", "ModelRequest"]
+__all__ = ["MODEL_SPECS", "WAYS", "ModelRequest", "deployment_named"]
 
 _GIB = 1 << 30
 _SHORT_WINDOW = 16
@@ -137,6 +138,9 @@ _SERVED = (
         parallel=ParallelLayout(tp_size=8, dcp_size=2),
     ),
     _Served(name="page16-rings", options=_few(16, window_storage="ring", pre_alloc_size=1)),
+    _Served(name="page16-unified", options=_few(16, pool_memory="unified")),
+    _Served(name="page16-page-shards", options=_few(16, kv_sharding="pages")),
+    _Served(name="page64-host-rows", options=_few(64, host_to_device_ratio=2, prefix_cache=False)),
     _Served(
         name="page16-no-rows",
         options=_few(
@@ -154,3 +158,20 @@ MODEL_SPECS: tuple[Spec, ...] = tuple(
     served.spec(model) for model in example_names() for served in _SERVED
 )
 """Every example config served in every way; what cannot be planned so is declined, with why."""
+
+WAYS: tuple[str, ...] = tuple(served.name for served in _SERVED)
+"""The ways, by the names that end those of deployments."""
+
+
+def deployment_named(name: str) -> Spec:
+    """The spec of that name.
+
+    :raises BadInput: naming the models and the ways there are.
+    """
+    for spec in MODEL_SPECS:
+        if spec.name == name:
+            return spec
+    models = ", ".join(example_names())
+    raise BadInput(
+        f"no deployment '{name}': write MODEL-WAY; models: {models}; ways: {', '.join(WAYS)}"
+    )

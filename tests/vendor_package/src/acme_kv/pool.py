@@ -23,7 +23,9 @@ class AcmePool:
         self.layer_num = request.layer_num
         self.start_layer, self.end_layer = request.start_layer, request.end_layer
         shape = (2, self.size + self.page_size, request.head_num, request.head_dim)
-        self._layers = [torch.zeros(shape, dtype=self.dtype) for _ in range(self.layer_num)]
+        self._layers = [
+            torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(self.layer_num)
+        ]
         self._counter: LayerTransferCounter | None = None
 
     def _layer(self, layer_id: int) -> Tensor:
