@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import move_row_sets, store_row_sets
+from . import move_row_sets, store_fp8_row_sets, store_row_sets
 from .case import Case, Inputs, Place, tensors_of
 
 __all__ = ["Case", "Inputs", "Place", "all_cases", "tensors_of"]
 
 _MODULES = (
     move_row_sets,
+    store_fp8_row_sets,
     store_row_sets,
 )
 

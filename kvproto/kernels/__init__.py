@@ -26,6 +26,7 @@ from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .row_tiles import RowTiles, Tiles
+from .store_fp8_row_sets import store_fp8_row_sets
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
 from .store_row_sets import store_row_sets
@@ -73,6 +74,7 @@ __all__ = [
     "prefix_locations",
     "quantise_fp4",
     "quantise_mxfp8",
+    "store_fp8_row_sets",
     "store_index_keys",
     "store_interleaved_scales",
     "store_latent_rows",

@@ -14,7 +14,7 @@ from .row_items import store_items
 from .row_words import row_words
 from .triton_devices import served_by_triton
 
-__all__ = ["store_row_sets"]
+__all__ = ["check_rows", "store_row_sets"]
 
 
 def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -32,7 +32,7 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
         return
     for target, rows in sets:
         check_locations(loc, target.shape[0])
-        _check_rows(loc.shape[0], target, rows)
+        check_rows(loc.shape[0], target, rows, rows.dtype)
     if served_by_triton(loc):
         _launch(loc, sets)
         return
@@ -66,10 +66,16 @@ def _launch(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     run(plan_store_row_sets(loc, sets))
 
 
-def _check_rows(n: int, target: Tensor, rows: Tensor) -> None:
+def check_rows(n: int, target: Tensor, rows: Tensor, dtype: torch.dtype) -> None:
+    """Whether rows can be stored: as many as there are locations, of the target's shape and dtype.
+
+    `dtype` is that of the rows as they are stored.
+
+    :raises ValueError: naming what they are and must be.
+    """
     shape = (n, *target.shape[1:])
-    if rows.shape != shape or rows.dtype != target.dtype:
+    if rows.shape != shape or dtype != target.dtype:
         raise ValueError(
-            f"rows are {rows.dtype} {tuple(rows.shape)}, must be {target.dtype} {shape} for {n} "
+            f"rows are {dtype} {tuple(rows.shape)}, must be {target.dtype} {shape} for {n} "
             f"locations of a target {tuple(target.shape)}; nothing was written"
         )

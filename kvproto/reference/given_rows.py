@@ -12,7 +12,9 @@ def given_rows(given: Tensor, n: int, heads: int, width: int, name: str) -> Tens
 
     :raises ValueError: for another shape, naming the argument.
     """
-    if given.shape not in ((n, heads, width), (n, heads * width)):
+    if given.shape == (n, heads, width):
+        return given
+    if given.shape != (n, heads * width):
         raise ValueError(
             f"{name} has shape {tuple(given.shape)}, must be ({n}, {heads}, {width}) for {n} "
             f"locations, {heads} heads and width {width}; nothing was written"

@@ -10,13 +10,14 @@ from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, Layout, PoolTraits, WriteLocation
 
 from .elements import check_geometry
+from .given_rows import given_rows
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .mha_layout import mha_traits
 from .row_layouts import RowGeometry, RowKind, RowLayoutName, misfit
 from .row_leaf import RowLeaf, locations_of, written_layer
-from .row_side import RowSide, as_stored, zeros_for
-from .row_stores import RowStore, store_both
+from .row_side import RowSide, zeros_for
+from .row_stores import Given, RowStore, store_both
 
 __all__ = ["MHALeaf"]
 
@@ -139,10 +140,10 @@ class MHALeaf(RowLeaf):
         """
         local = self._layers.local(written_layer(layer, layer_id_override))
         loc = locations_of(loc_info)
-        k_rows = self._rows(cache_k, loc, self.head_dim, k_scale, "cache_k")
-        v_rows = self._rows(cache_v, loc, self.v_head_dim, v_scale, "cache_v")
-        keys, values = self._keys.stores[local], self._values.stores[local]
-        store_both(loc, (keys, k_rows), (values, v_rows))
+        k_rows = self._rows(cache_k, loc, self.head_dim, "cache_k")
+        v_rows = self._rows(cache_v, loc, self.v_head_dim, "cache_v")
+        keys = Given(self._keys.stores[local], k_rows, k_scale)
+        store_both(loc, keys, Given(self._values.stores[local], v_rows, v_scale), self.dtype)
 
     def set_kv_buffer_prefix_valid(
         self,
@@ -159,8 +160,8 @@ class MHALeaf(RowLeaf):
         loc = prefix_locations(loc_2d, commit_lens)
         self.set_kv_buffer(layer, loc, cache_k, cache_v, k_scale, v_scale, layer_id_override)
 
-    def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Scale, name: str) -> Tensor:
-        return as_stored(given, (loc.shape[0], self.head_num, width), self.dtype, scale, name)
+    def _rows(self, given: Tensor, loc: Tensor, width: int, name: str) -> Tensor:
+        return given_rows(given, loc.shape[0], self.head_num, width, name)
 
     def _row_buffers(self) -> list[Tensor]:
         return [*self.k_buffer, *self.v_buffer]

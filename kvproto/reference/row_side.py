@@ -12,6 +12,7 @@ from kvproto.kernels import to_stored
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import BufferRegion
 
+from .given_rows import given_rows
 from .mha_layout import row_region
 from .row_layouts import RowGeometry, RowLayout, RowLayoutName
 from .row_stores import RowStore, SlotRows, TiledRows
@@ -64,15 +65,7 @@ def as_stored(
 
     :raises ValueError: naming the argument, for another shape.
     """
-    n, heads, width = shape
-    if given.shape == shape:
-        return to_stored(given, dtype, scale)
-    if given.shape != (n, heads * width):
-        raise ValueError(
-            f"{name} has shape {tuple(given.shape)}, must be ({n}, {heads}, {width}) for {n} "
-            f"locations, {heads} heads and width {width}; nothing was written"
-        )
-    return to_stored(given.reshape(shape), dtype, scale)
+    return to_stored(given_rows(given, *shape, name), dtype, scale)
 
 
 def _store(buffer: Tensor, layout: RowLayout, rows: RowGeometry) -> RowStore:

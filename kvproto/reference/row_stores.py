@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from kvproto.kernels import (
+    FP8_DTYPES,
     RowTiles,
     gather_rows,
     gather_tiled_rows,
     move_row_sets,
     move_rows,
     move_tiled_rows,
+    store_fp8_row_sets,
     store_row_sets,
     store_rows,
     store_tiled_rows,
+    to_stored,
 )
+from kvproto.kernels.fp8 import Scale
 
-__all__ = ["RowStore", "SlotRows", "TiledRows", "move_all", "store_both"]
+__all__ = ["Given", "RowStore", "SlotRows", "TiledRows", "move_all", "store_both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,27 @@ class TiledRows:
 RowStore: TypeAlias = SlotRows | TiledRows
 
 
-def store_both(loc: Tensor, keys: tuple[RowStore, Tensor], values: tuple[RowStore, Tensor]) -> None:
-    """Put the rows of both sides at the same locations; 0 and below are dropped."""
-    (k_store, k_rows), (v_store, v_rows) = keys, values
-    if isinstance(k_store, SlotRows) and isinstance(v_store, SlotRows):
-        store_row_sets(loc, ((k_store.buffer, k_rows), (v_store.buffer, v_rows)))
-    else:
+class Given(NamedTuple):
+    """Rows for one side of a leaf, `[n, heads, width]` of any float dtype, under a scale."""
+
+    store: RowStore
+    rows: Tensor
+    scale: Scale
+
+
+def store_both(loc: Tensor, keys: Given, values: Given, dtype: torch.dtype) -> None:
+    """Put the rows of both sides at the same locations, in `dtype`; 0 and below are dropped."""
+    k_store, v_store = keys.store, values.store
+    if not (isinstance(k_store, SlotRows) and isinstance(v_store, SlotRows)):
+        k_rows, v_rows = (to_stored(each.rows, dtype, each.scale) for each in (keys, values))
         k_store.store(loc, k_rows)
         v_store.store(loc, v_rows)
+    elif dtype in FP8_DTYPES:
+        sides = ((k_store.buffer, *keys[1:]), (v_store.buffer, *values[1:]))
+        store_fp8_row_sets(loc, sides, dtype)
+    else:
+        k_rows, v_rows = to_stored(keys.rows, dtype), to_stored(values.rows, dtype)
+        store_row_sets(loc, ((k_store.buffer, k_rows), (v_store.buffer, v_rows)))
 
 
 def move_all(stores: Sequence[RowStore], tgt_loc: Tensor, src_loc: Tensor) -> None:

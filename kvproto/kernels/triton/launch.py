@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -19,9 +19,9 @@ class Launch:
     """Everything a launch needs but a device.
 
     `arguments` are what the kernel is given when it runs, by name; `constants` what it is compiled
-    for. `threads` are those of a program. `unit` is how many bytes a thread can read or write at
-    once, from the alignment of rows, 16 at best; registers that hold what was computed from
-    them may allow the other direction less, then `store_unit` says so.
+    for, and `by_architecture` what it is compiled for that follows from the target (`sm_90`,
+    `gfx942`). `threads` are those of a program. `unit` is how many bytes a thread can read at once,
+    from the alignment of rows, 16 at best; `store_unit` how many it can write where that differs.
     """
 
     kernel: Any
@@ -32,6 +32,12 @@ class Launch:
     threads: int = 128
     unit: int = 16
     store_unit: int = 0
+    by_architecture: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+
+    def constants_on(self, architecture: str) -> dict[str, Any]:
+        """All that it is compiled for there."""
+        follow = {name: value(architecture) for name, value in self.by_architecture.items()}
+        return {**self.constants, **follow}
 
 
 def run(launch: Launch) -> None:
@@ -41,7 +47,7 @@ def run(launch: Launch) -> None:
     with _on(launch.device):
         launch.kernel[launch.grid](
             **launch.arguments,
-            **launch.constants,
+            **launch.constants_on(_architecture(launch.device)),
             num_warps=max(1, launch.threads // _warp_size()),
             enable_fp_fusion=False,
         )
@@ -71,6 +77,17 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
     module: Any = torch.get_device_module(device)
     guard: AbstractContextManager[object] = module.device(device)
     return guard
+
+
+@cache
+def _architecture(device: torch.device) -> str:
+    """Of an interpreter none: what no target does by itself."""
+    if device.type != "cuda":
+        return ""
+    if torch.version.hip:
+        return str(torch.cuda.get_device_properties(device).gcnArchName).partition(":")[0]
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
 
 
 @cache

@@ -12,7 +12,17 @@ from torch import Tensor
 
 from .launch import next_power_of_2
 
-__all__ = ["WIDEST", "RowShape", "address", "row_shape", "rows_of_a_tile", "walked", "word_type"]
+__all__ = [
+    "WIDEST",
+    "CastShape",
+    "RowShape",
+    "address",
+    "cast_shape",
+    "row_shape",
+    "rows_of_a_tile",
+    "walked",
+    "word_type",
+]
 
 WIDEST = 16
 """Bytes of the widest access of a thread."""
@@ -50,6 +60,22 @@ class RowShape(NamedTuple):
         return self.WIDTH * self.WORD
 
 
+class CastShape(NamedTuple):
+    """Rows of numbers that become rows of another type, counted in elements.
+
+    As `RowShape` otherwise; `LOAD` and `STORE` are the bytes of the widest accesses.
+    """
+
+    PITCH: int
+    WIDTH: int
+    INNER: int
+    OUTER: int
+    UNIT: int
+    BLOCK: int
+    LOAD: int
+    STORE: int
+
+
 def walked(rows: Tensor) -> Tensor:
     """`[n, ...]` itself, or dense where its rows have more strides than kernels walk."""
     return rows if _pieces(rows.shape[1:], rows.stride()[1:]) else rows.contiguous()
@@ -63,6 +89,23 @@ def row_shape(target: Tensor, given: Tensor, operation: str) -> RowShape:
     aligned = gcd(target.data_ptr(), given.data_ptr(), WIDEST)
     strides = target.stride(), given.stride()
     return _row_shape(operation, target.shape[1:], *strides, target.itemsize, aligned)
+
+
+def cast_shape(target: Tensor, given: Tensor, operation: str) -> CastShape:
+    """As `row_shape`, for rows whose dtype becomes the target's.
+
+    :raises ValueError: for a target whose rows are not dense.
+    """
+    width = prod(target.shape[1:])
+    _check_dense(operation, target.shape[1:], target.stride()[1:])
+    inner, outer = _pieces(given.shape[1:], given.stride()[1:]) or (width, width)
+    size = given.itemsize
+    strides = (given.stride(0), inner, outer, width)
+    load = gcd(given.data_ptr(), WIDEST, *(each * size for each in strides))
+    pitch = target.stride(0)
+    store = gcd(target.data_ptr(), WIDEST, *(each * target.itemsize for each in (pitch, width)))
+    block = min(next_power_of_2(width), _BLOCK_BYTES // 2)
+    return CastShape(pitch, width, inner, outer, max(1, load // size), block, load, store)
 
 
 def address(tensor: Tensor, word: int) -> Any:
@@ -90,11 +133,7 @@ def _row_shape(
     aligned: int,
 ) -> RowShape:
     width = prod(trailing)
-    if _pieces(trailing, target[1:]) != (width, width):
-        raise ValueError(
-            f"{operation}: rows {tuple(trailing)} of the target have strides {target[1:]}; served "
-            "are dense rows, at any distance from each other; nothing was written"
-        )
+    _check_dense(operation, trailing, target[1:])
     inner, outer = _pieces(trailing, given[1:]) or (width, width)
     elements = (target[0], width, inner, outer)
     unit = gcd(aligned, given[0] * itemsize, *(each * itemsize for each in elements))
@@ -102,6 +141,15 @@ def _row_shape(
     pitch, width, inner, outer = (each * itemsize // word for each in elements)
     block = min(next_power_of_2(width), _BLOCK_BYTES // word)
     return RowShape(pitch, width, inner, outer, unit // word, block, word)
+
+
+def _check_dense(operation: str, trailing: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    width = prod(trailing)
+    if _pieces(trailing, strides) != (width, width):
+        raise ValueError(
+            f"{operation}: rows {tuple(trailing)} of the target have strides {strides}; served "
+            "are dense rows, at any distance from each other; nothing was written"
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -49,7 +49,8 @@ class Job(NamedTuple):
         """Of all that the result follows from, but for the target."""
         launch = self.launch
         types = [(name, _type(value)) for name, value in launch.arguments.items()]
-        facts = (source_of(launch.kernel), types, sorted(launch.constants.items()), launch.threads)
+        constants = [sorted(launch.constants_on(target).items()) for target in TARGETS]
+        facts = (source_of(launch.kernel), types, constants, launch.threads)
         return hashlib.sha256(repr((triton.__version__, facts)).encode()).hexdigest()[:16]
 
 

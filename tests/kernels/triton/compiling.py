@@ -81,7 +81,7 @@ def _compile(launch: Launch, target: GPUTarget) -> Any:
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     given: dict[str, Any] = {
         **launch.arguments,
-        **launch.constants,
+        **launch.constants_on(_architecture(target)),
         "num_warps": max(1, launch.threads // target.warp_size),
         "enable_fp_fusion": False,
     }
@@ -91,6 +91,10 @@ def _compile(launch: Launch, target: GPUTarget) -> Any:
     )
     source = ASTSource(kernel, signature, constants, attributes)
     return triton.compile(source, target=target, options=options.__dict__)
+
+
+def _architecture(target: GPUTarget) -> str:
+    return f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch)
 
 
 def _inspected(cubin: bytes) -> tuple[str, str]:
