@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.kernels import prefix_locations
+from kvproto.kernels import prefix_locations, to_stored
 from kvproto.protocols import MHALeafRequest, MLALeafRequest
 from kvproto.reference import MHALeaf, MLALeaf
 
@@ -76,8 +76,8 @@ class CommitsToSlotZero(MHALeaf):
         at_zero = (kept & (loc_2d == 0)).flatten().nonzero().flatten()
         if len(at_zero):
             local = layer.layer_id - self.start_layer
-            stored = self._rows(cache_k[at_zero[:1]], at_zero[:1], self.head_dim, None, "cache_k")
-            self.k_buffer[local][0] = stored[0]
+            rows = self._rows(cache_k[at_zero[:1]], at_zero[:1], self.head_dim, "cache_k")
+            self.k_buffer[local][0] = to_stored(rows, self.dtype)[0]
 
 
 @mutant("commit.unread-slots", serves=MHALeafRequest)

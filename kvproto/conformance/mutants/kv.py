@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows, to_fp8
+from kvproto.kernels import move_rows, to_fp8, to_stored
 from kvproto.protocols import MHALeafRequest, PoolTraits
 from kvproto.reference import MHALeaf
 
@@ -87,10 +87,10 @@ class _Unguarded(MHALeaf):
         loc = loc_info if isinstance(loc_info, Tensor) else loc_info.loc
         local = self._layers.local(layer.layer_id)
         index = self._place(loc).long()
-        k = self._rows(cache_k, loc, self.head_dim, None, "cache_k")
-        v = self._rows(cache_v, loc, self.v_head_dim, None, "cache_v")
-        self.k_buffer[local][index] = k
-        self.v_buffer[local][index] = v
+        k = self._rows(cache_k, loc, self.head_dim, "cache_k")
+        v = self._rows(cache_v, loc, self.v_head_dim, "cache_v")
+        self.k_buffer[local][index] = to_stored(k, self.dtype)
+        self.v_buffer[local][index] = to_stored(v, self.dtype)
 
 
 @mutant("leaf.slot-zero", source="sgl-project/sglang#36207", serves=MHALeafRequest)
@@ -298,21 +298,18 @@ class ClaimsAnotherKind(MHALeaf):
 
 @mutant("fp8.variant", source="vllm-project/vllm#45720", serves=MHALeafRequest)
 class OtherVariant(MHALeaf):
-    def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Any, name: str) -> Tensor:
-        stored = super()._rows(given, loc, width, scale, name)
+    def _rows(self, given: Tensor, *rest: Any) -> Tensor:
+        rows = super()._rows(given, *rest)
         if self.dtype == torch.float8_e4m3fnuz:
-            other = to_fp8(given.reshape(stored.shape), torch.float8_e4m3fn, scale)
-            return other.view(torch.uint8)
-        return stored
+            return to_fp8(rows, torch.float8_e4m3fn).view(self.dtype).float()
+        return rows
 
 
 @mutant("fp8.saturates", source="alibaba/rtp-llm#1256", serves=MHALeafRequest)
 class CastsWithoutClamp(MHALeaf):
-    def _rows(self, given: Tensor, loc: Tensor, width: int, scale: Any, name: str) -> Tensor:
-        stored = super()._rows(given, loc, width, scale, name)
-        if self.dtype.itemsize == 1:
-            return given.reshape(stored.shape).float().to(self.dtype).view(torch.uint8)
-        return stored
+    def _rows(self, given: Tensor, *rest: Any) -> Tensor:
+        rows = super()._rows(given, *rest)
+        return rows.float().to(self.dtype).float() if self.dtype.itemsize == 1 else rows
 
 
 @mutant("fp8.scales", source="sgl-project/sglang#26852", serves=MHALeafRequest)
