@@ -1,0 +1,78 @@
+# pyright: basic, reportMissingImports=false
+"""The same writes into sglang's pool of a device subset and into ours, as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import torch
+from sglang.srt.mem_cache.hisparse_memory_pool import HiSparseDSATokenToKVPool
+
+from kvproto.protocols import DSALeafRequest
+from kvproto.reference import SubsetDSALeaf
+from tests.interop import single_rank  # noqa: F401
+
+SIZE, PAGE, RATIO, LAYERS = 128, 64, 3, 2
+
+
+def main() -> None:
+    json.dump(compared(), sys.stdout)
+
+
+def compared() -> dict[str, bool]:
+    """What is the same in both once both were written to, ids without a slot among the rest."""
+    request = DSALeafRequest(
+        size=SIZE,
+        page_size=PAGE,
+        dtype=torch.bfloat16,
+        layer_num=LAYERS,
+        device="cpu",
+        kv_lora_rank=512,
+        qk_rope_head_dim=64,
+        index_head_dim=128,
+        host_to_device_ratio=RATIO,
+    )
+    theirs = HiSparseDSATokenToKVPool(**request.keywords())
+    ours = SubsetDSALeaf(**request.keywords())
+    draw = torch.Generator().manual_seed(5)
+    placed = torch.randperm(SIZE * RATIO, generator=draw)[:100] + PAGE
+    table = torch.zeros(SIZE * RATIO + PAGE + 1, dtype=torch.int64)
+    table[placed] = torch.randperm(SIZE, generator=draw)[:100] + PAGE
+    absent = torch.tensor([i for i in range(PAGE, PAGE + 200) if not table[i]])
+    rows = torch.randn(100, 1, 576, generator=draw).to(torch.bfloat16)
+    for pool in (theirs, ours):
+        pool.register_mapping(table)
+        for layer_id in range(LAYERS):
+            layer = SimpleNamespace(layer_id=layer_id, k_scale=None, v_scale=None)
+            pool.set_mla_kv_buffer(layer, placed, rows[..., :512], rows[..., 512:])
+            pool.set_mla_kv_buffer(
+                layer,
+                absent,
+                rows[:1, :, :512].expand(len(absent), -1, -1),
+                rows[:1, :, 512:].expand(len(absent), -1, -1),
+            )
+    keys = torch.randn(100, 128, generator=draw).to(torch.float8_e4m3fn)
+    scales = torch.rand(100, 1, generator=draw)
+    for pool in (theirs, ours):
+        for layer_id in range(LAYERS):
+            pool.set_index_k_scale_buffer(layer_id, placed, keys, scales)
+    layers = range(LAYERS)
+    index = [(p.get_index_k_with_scale_buffer(i) for i in layers) for p in (theirs, ours)]
+    buffers = [[p.kv_buffer[i].view(torch.uint8) for i in layers] for p in (theirs, ours)]
+    layer = SimpleNamespace(layer_id=1)
+    read = [p.get_mla_kv_buffer(layer, placed, torch.bfloat16) for p in (theirs, ours)]
+    return {
+        "rows": all(torch.equal(a, b) for a, b in zip(*buffers, strict=True)),
+        "index keys": all(torch.equal(a, b) for a, b in zip(*index, strict=True)),
+        "read back": all(torch.equal(a, b) for a, b in zip(*read, strict=True)),
+        "slots of ids": torch.equal(
+            *(p.translate_loc_from_full_to_hisparse_device(placed) for p in (theirs, ours))
+        ),
+        "slot 0 stays zero": not any(b[0].any() for both in buffers for b in both),
+    }
+
+
+if __name__ == "__main__":
+    main()
