@@ -147,42 +147,6 @@ def test_what_is_built_finds_the_slots_of_ids() -> None:
     assert made.allocator.size == 2 * 128
 
 
-def test_a_row_is_written_where_its_id_is_on_the_device() -> None:
-    request = DSALeafRequest(
-        size=64,
-        page_size=64,
-        dtype=torch.bfloat16,
-        layer_num=1,
-        device="cpu",
-        kv_lora_rank=128,
-        qk_rope_head_dim=64,
-        index_head_dim=128,
-        host_to_device_ratio=2,
-    )
-    leaf = SubsetDSALeaf(**request.keywords())
-    table = torch.zeros(3 * 64 + 1, dtype=torch.int64)
-    table[130], table[70] = 65, 127
-    leaf.register_mapping(table)
-    layer: Any = type("Layer", (), {"layer_id": 0, "tp_k_head_num": 1})()
-    rows = torch.arange(1, 4, dtype=torch.bfloat16)[:, None, None].expand(3, 1, 192)
-    # The second id has no slot, and its row is nobody's.
-    leaf.set_kv_buffer(layer, torch.tensor([130, 131, 70]), rows, None)
-    buffer = leaf.get_key_buffer(0)
-    found = buffer.abs().sum((1, 2)).nonzero()[:, 0].tolist()
-    assert found == [65, 127]
-    assert buffer[[65, 127], 0, 0].tolist() == [1, 3]
-    nope, rope = leaf.get_mla_kv_buffer(layer, torch.tensor([70, 130, 131, 0]))
-    assert nope[:, 0, 0].tolist() == rope[:, 0, 0].tolist() == [3, 1, 0, 0]
-    # Keys are at the ids themselves, those beyond the device's slots too.
-    keys = torch.ones(1, 128).to(torch.float8_e4m3fn)
-    leaf.set_index_k_scale_buffer(0, torch.tensor([190]), keys, torch.ones(1, 1))
-    assert leaf.get_index_k_with_scale_buffer(0).shape[0] == 3
-    assert leaf.get_index_k_with_scale_buffer(0)[2].any()
-    with pytest.raises(IndexError):
-        leaf.set_kv_buffer(layer, torch.tensor([200]), rows[:1], None)
-    assert described(leaf.buffer_regions()) == bytes_of_pool(request)
-
-
 @pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])
 def test_models_are_built_without_a_byte(name: str) -> None:
     made = build(subset(name, kv_cache_dtype="fp8_e4m3"), NOWHERE, CORE)
