@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from sglang.srt.mem_cache.hisparse_memory_pool import HiSparseDSATokenToKVPool
@@ -45,7 +46,7 @@ def compared() -> dict[str, bool]:
     for pool in (theirs, ours):
         pool.register_mapping(table)
         for layer_id in range(LAYERS):
-            layer = SimpleNamespace(layer_id=layer_id, k_scale=None, v_scale=None)
+            layer: Any = SimpleNamespace(layer_id=layer_id, k_scale=None, v_scale=None)
             pool.set_mla_kv_buffer(layer, placed, rows[..., :512], rows[..., 512:])
             pool.set_mla_kv_buffer(
                 layer,
@@ -61,8 +62,8 @@ def compared() -> dict[str, bool]:
     layers = range(LAYERS)
     index = [(p.get_index_k_with_scale_buffer(i) for i in layers) for p in (theirs, ours)]
     buffers = [[p.kv_buffer[i].view(torch.uint8) for i in layers] for p in (theirs, ours)]
-    layer = SimpleNamespace(layer_id=1)
-    read = [p.get_mla_kv_buffer(layer, placed, torch.bfloat16) for p in (theirs, ours)]
+    one: Any = SimpleNamespace(layer_id=1)
+    read = [p.get_mla_kv_buffer(one, placed, torch.bfloat16) for p in (theirs, ours)]
     return {
         "rows": all(torch.equal(a, b) for a, b in zip(*buffers, strict=True)),
         "index keys": all(torch.equal(a, b) for a, b in zip(*index, strict=True)),

@@ -112,8 +112,9 @@ def test_before_a_table_is_registered_nothing_is_found() -> None:
 def test_what_cannot_be_built_says_so() -> None:
     pooled = build_reference_leaf(replace(REQUEST, index_kpool=2))
     assert pooled == Declined("no reference leaf with index_kpool=2 and host_to_device_ratio=2")
+    keywords: Any = REQUEST.keywords() | {"host_to_device_ratio": 0}
     with pytest.raises(ValueError, match="host_to_device_ratio=0: must be at least 1"):
-        SubsetDSALeaf(**(REQUEST.keywords() | {"host_to_device_ratio": 0}))
+        SubsetDSALeaf(**keywords)
     with pytest.raises(
         ValueError, match="host_to_device_ratio=0: must be an integer of at least 1"
     ):
