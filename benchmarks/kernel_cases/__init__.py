@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import move_row_sets, store_fp8_row_sets, store_row_sets
+from . import (
+    alloc_decode,
+    alloc_extend,
+    alloc_pages_pair,
+    move_row_sets,
+    store_fp8_row_sets,
+    store_row_sets,
+)
 from .case import Case, Inputs, Place, tensors_of
 
 __all__ = ["Case", "Inputs", "Place", "all_cases", "tensors_of"]
 
 _MODULES = (
+    alloc_decode,
+    alloc_extend,
+    alloc_pages_pair,
     move_row_sets,
     store_fp8_row_sets,
     store_row_sets,

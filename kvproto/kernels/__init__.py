@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from .alloc_decode import alloc_decode
+from .alloc_decode_pair import alloc_decode_pair
+from .alloc_extend import alloc_extend
+from .alloc_extend_pair import alloc_extend_pair
+from .alloc_pages_pair import alloc_pages_pair
 from .clear_slots import clear_slots
 from .copy_slots import copy_slots
 from .dequantise_fp4 import dequantise_fp4
@@ -49,6 +54,11 @@ __all__ = [
     "RowTiles",
     "TailRings",
     "Tiles",
+    "alloc_decode",
+    "alloc_decode_pair",
+    "alloc_extend",
+    "alloc_extend_pair",
+    "alloc_pages_pair",
     "check_locations",
     "clear_slots",
     "copy_slots",

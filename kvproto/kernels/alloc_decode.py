@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .triton_devices import served_by_triton
+
 __all__ = ["alloc_decode"]
 
 
@@ -14,6 +16,13 @@ def alloc_decode(seq_lens: Tensor, last_loc: Tensor, new_pages: Tensor, page_siz
     `new_pages` are as many as there are tokens that begin a page, taken in order. Fixed-shape:
     nothing is read back to the host.
     """
+    if served_by_triton(seq_lens):
+        from .triton.alloc_decode import plan_alloc_decode
+        from .triton.launch import run
+
+        out = torch.empty(seq_lens.shape, dtype=torch.int64, device=seq_lens.device)
+        run(plan_alloc_decode(seq_lens, last_loc, new_pages, page_size, out))
+        return out
     beside = last_loc.to(torch.int64) + 1
     if new_pages.shape[0] == 0:
         return beside

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .triton_devices import served_by_triton
+
 __all__ = ["alloc_extend"]
 
 
@@ -23,6 +25,13 @@ def alloc_extend(
     as the batch needs, taken in order. The work per token is one copy and one addition, the rest
     is per page. Fixed-shape in the lengths given: nothing is read back to the host.
     """
+    if served_by_triton(prefix_lens):
+        from .triton.alloc_extend import plan_alloc_extend
+        from .triton.launch import run
+
+        out = new_pages.new_empty(extend_num_tokens)
+        run(plan_alloc_extend(prefix_lens, seq_lens, last_loc, new_pages, page_size, out))
+        return out
     prefix_lens, seq_lens = prefix_lens.to(torch.int64), seq_lens.to(torch.int64)
     old_pages = (prefix_lens + (page_size - 1)) // page_size
     pages = (seq_lens + (page_size - 1)) // page_size - old_pages

@@ -53,6 +53,26 @@ class DevicePages(FreeList):
         :raises ValueError: when `extend_num_tokens` is not what the lengths add up to, and for
             tensors that are not all `[requests]`; nothing has changed.
         """
+        lens = (prefix_lens, prefix_lens_cpu, seq_lens, seq_lens_cpu)
+        pages = self.pages_to_extend(*lens, last_loc, extend_num_tokens)
+        if pages is None:
+            return None
+        device = prefix_lens, seq_lens, last_loc
+        return alloc_extend(*device, pages, self.page_size, extend_num_tokens)
+
+    def pages_to_extend(
+        self,
+        prefix_lens: Tensor,
+        prefix_lens_cpu: Tensor,
+        seq_lens: Tensor,
+        seq_lens_cpu: Tensor,
+        last_loc: Tensor,
+        extend_num_tokens: int,
+    ) -> Tensor | None:
+        """The new pages that `extend` takes, `[pages]` int64, as `take` gives them.
+
+        :raises ValueError: as `extend`; nothing has changed.
+        """
         check_batch(
             prefix_lens=prefix_lens,
             prefix_lens_cpu=prefix_lens_cpu,
@@ -62,21 +82,26 @@ class DevicePages(FreeList):
         )
         new_pages, extend = pages_to_extend(prefix_lens_cpu, seq_lens_cpu, self.page_size)
         check_tokens(extend_num_tokens, extend)
-        most = extend // self.page_size + prefix_lens.shape[0] + 1
-        pages = self.take(new_pages, expected=most)
-        if pages is None:
-            return None
-        return alloc_extend(prefix_lens, seq_lens, last_loc, pages, self.page_size, extend)
+        return self.take(new_pages, expected=extend // self.page_size + prefix_lens.shape[0] + 1)
 
     def decode(self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor) -> Tensor | None:
         """A slot for the last token of each request; None and no change as above.
 
         :raises ValueError: for tensors that are not all `[requests]`; nothing has changed.
         """
+        pages = self.pages_to_decode(seq_lens, seq_lens_cpu, last_loc)
+        return None if pages is None else alloc_decode(seq_lens, last_loc, pages, self.page_size)
+
+    def pages_to_decode(
+        self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor
+    ) -> Tensor | None:
+        """The new pages that `decode` takes, `[pages]` int64, as `take` gives them.
+
+        :raises ValueError: as `decode`; nothing has changed.
+        """
         check_batch(seq_lens=seq_lens, seq_lens_cpu=seq_lens_cpu, last_loc=last_loc)
         new_pages = pages_to_decode(seq_lens_cpu, self.page_size)
-        pages = self.take(new_pages, expected=seq_lens.shape[0])
-        return None if pages is None else alloc_decode(seq_lens, last_loc, pages, self.page_size)
+        return self.take(new_pages, expected=seq_lens.shape[0])
 
     def free_slots(self, slots: Tensor) -> None:
         """Take back every page that one of the slots is on, in ascending order; waits."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from kvproto.kernels.page_slots import pages_of, pages_touched
 from kvproto.protocols import Capability, PagedAllocator, SlotAllocator, require
 
+from .device_pair import device_pair
 from .page_demand import check_tokens, pages_to_extend
 from .peer_mapping import PeerMapping
 from .slot_allocator import page_disjoint
@@ -64,6 +65,7 @@ class MappedPair:
         self.page_size, self.device = first.page_size, torch.device(first.device)
         self._kvcache = kvcache
         self._mapping = PeerMapping(first.size, self.page_size, self.device)
+        self._at_once = device_pair(first, second, self._mapping.table)
         self._fixed_shape = second if isinstance(second, MappedPageFree) else None
 
     def get_kvcache(self) -> object:
@@ -78,6 +80,8 @@ class MappedPair:
         """Whole pages of both spaces, or None and no change where either has too few."""
         if not self._fits(need_size, need_size):
             return None
+        if self._at_once is not None and need_size >= 0 == need_size % self.page_size:
+            return self._at_once.lend(need_size // self.page_size)
         ids = given(self._first.alloc(need_size))
         self._mapping.pair(ids, given(self._second.alloc(need_size)))
         return ids
@@ -103,6 +107,8 @@ class MappedPair:
         if not self._fits(need, need):
             return None
         lens = (prefix_lens, prefix_lens_cpu, seq_lens, seq_lens_cpu)
+        if self._at_once is not None:
+            return self._at_once.extend(*lens, last_loc, extend_num_tokens)
         last_peers = self._mapping.last_peers(last_loc)
         ids = self._extend(self._first, *lens, last_loc, extend_num_tokens)
         peers = self._extend(self._second, *lens, last_peers, extend_num_tokens)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproto.kernels.page_slots import pages_of
+from kvproto.kernels.peer_table import (
+    last_peers,
+    pair_peers,
+    peer_pages,
+    unpair_locations,
+    unpair_pages,
+)
 
 __all__ = ["PeerMapping"]
 
@@ -35,22 +41,20 @@ class PeerMapping:
 
         What continues from there is on the reserved page too, where `pair` drops it.
         """
-        peers = self.translate(last_loc)
-        return torch.where(peers == 0, last_loc % self.page_size, peers)
+        return last_peers(self.table, last_loc, self.page_size)
 
     def pair(self, loc: Tensor, peers: Tensor) -> None:
         """Give locations their peers; of those on the reserved page, none."""
-        peers = peers.to(torch.int64)
-        self.table.index_copy_(0, loc, peers * (peers >= self.page_size))
+        pair_peers(self.table, loc, peers, self.page_size)
 
     def unpair(self, loc: Tensor) -> None:
         """Leave locations, `[n]` and in range, without peers."""
-        self.table.index_fill_(0, loc, 0)
+        unpair_locations(self.table, loc)
 
     def unpair_pages(self, pages: Tensor) -> Tensor:
         """Leave every token of these pages without a peer: the peers' pages, as `peer_pages`."""
         peers = self.peer_pages(pages)
-        self._by_page.index_fill_(0, self._inside(pages), 0)
+        unpair_pages(self._by_page, pages)
         return peers
 
     def peer_pages(self, pages: Tensor) -> Tensor:
@@ -58,11 +62,7 @@ class PeerMapping:
 
         Fixed-shape. A page named twice is so in the result.
         """
-        peers = self._by_page.index_select(0, self._inside(pages)).amax(1)
-        return pages_of(peers, self.page_size)
-
-    def _inside(self, pages: Tensor) -> Tensor:
-        return pages * ((pages >= 0) & (pages < self._by_page.shape[0]))
+        return peer_pages(self._by_page, pages)
 
     def clear(self) -> None:
         """No location has a peer."""

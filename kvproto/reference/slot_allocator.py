@@ -64,6 +64,10 @@ class FreeListAllocator:
         """The ids of all free pages, in no promised order, for tests of the accounts."""
         return self._free.pages()
 
+    def pages_on_device(self) -> DevicePages | None:
+        """As `DeviceLender` says: a class that lends otherwise has none."""
+        return self._free if isinstance(self._free, DevicePages) else None
+
     def free_segment(self, free_index: Tensor, /, *, start_pos: int) -> None:
         """Take back consecutive tokens of a request; neither waits nor depends on values.
 

@@ -80,6 +80,8 @@ class SWAPairAllocator(MappedPair):
             return self.alloc(need)
         if not self._fits(need, need):
             return None
+        if self._at_once is not None:
+            return self._at_once.decode(seq_lens, seq_lens_cpu, last_loc)
         full_side = cast("PagedAllocator", self.full_attn_allocator)
         swa_side = cast("PagedAllocator", self.swa_attn_allocator)
         last_peers = self._mapping.last_peers(last_loc)

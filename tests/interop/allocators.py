@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
@@ -20,11 +23,14 @@ from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from sglang.srt.runtime_context import get_context
 
+from kvproto.kernels import follow_platform
+from kvproto.reference import slot_allocator
 from kvproto.reference.paged_allocator import PageAllocator
 from kvproto.reference.state_slot_allocator import StateSlots
 from kvproto.reference.swa_allocator import SWAPairAllocator
 from kvproto.reference.token_allocator import TokenAllocator
 from tests.interop import single_rank  # noqa: F401
+from tests.interop.rounding import as_compiled
 
 __all__ = ["Script", "compare", "comparisons", "our_pair", "our_single", "real_pair", "real_single"]
 
@@ -48,8 +54,24 @@ def comparisons() -> dict[str, object]:
     interpreted = [make(96, 4, False) for make in (real_single, our_single)]
     interpreted[0].use_triton_kernels = True
     found["single, page 4, Triton kernels"] = compare(Script, interpreted, 80)
+    with our_kernels():
+        both = [make(96, 4, False) for make in (real_single, our_single)]
+        both[0].use_triton_kernels = True
+        found["single, page 4, Triton kernels of both"] = compare(Script, both, 80)
+        sizes = (96, 56, 4, False)
+        pairs = [real_pair(*sizes), our_pair(*sizes)]
+        found["pair, page 4, Triton kernels of ours"] = compare(_PairScript, pairs, 300)
     found["state slots"] = compare(_StateScript, [MambaSlotAllocator(12, "cpu"), _states(12)], 300)
     return found
+
+
+@contextmanager
+def our_kernels() -> Iterator[None]:
+    """Allocators made in this block do on the CPU what they do on a GPU, interpreted."""
+    follow_platform("cpu", True)
+    with patch.object(slot_allocator, "has_numpy", False), as_compiled():
+        yield
+    follow_platform("cpu", False)
 
 
 def real_single(size: int, page_size: int, need_sort: bool = False) -> Any:

@@ -43,20 +43,22 @@ def as_compiled() -> Iterator[None]:
 
     interpreter._convert_float = convert
     builder = interpreter.InterpreterBuilder
-    stores = builder.create_masked_store
-    builder.create_masked_store = _with_boolean_mask(stores)
+    loads, stores = builder.create_masked_load, builder.create_masked_store
+    builder.create_masked_load = _with_boolean_mask(loads, 0)
+    builder.create_masked_store = _with_boolean_mask(stores, 1)
     try:
         yield
     finally:
-        interpreter._convert_float, builder.create_masked_store = plain, stores
+        interpreter._convert_float = plain
+        builder.create_masked_load, builder.create_masked_store = loads, stores
 
 
-def _with_boolean_mask(store: Any) -> Any:
+def _with_boolean_mask(access: Any, place: int) -> Any:
     """A comparison of scalars, made as wide as a row, is no longer boolean in the interpreter."""
 
-    def masked(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        mask.data = mask.data.astype(np.bool_)
-        return store(self, ptrs, value, mask, *rest)
+    def masked(self: Any, ptrs: Any, *rest: Any) -> Any:
+        rest[place].data = rest[place].data.astype(np.bool_)
+        return access(self, ptrs, *rest)
 
     return masked
 

@@ -22,7 +22,12 @@ SCRIPTS = {
 ALL = (
     SCRIPTS
     | {f"{name}, need_sort": calls for name, calls in SCRIPTS.items()}
-    | {"single, page 4, Triton kernels": PAGED, "state slots": {"alloc", "free", "group"}}
+    | {
+        "single, page 4, Triton kernels": PAGED,
+        "single, page 4, Triton kernels of both": PAGED,
+        "pair, page 4, Triton kernels of ours": SCRIPTS["pair, page 4"],
+        "state slots": {"alloc", "free", "group"},
+    }
 )
 
 

@@ -1,0 +1,116 @@
+"""A slot for the next token of each request, and its peer in a second space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .launch import Launch, the_device
+
+__all__ = ["alloc_decode_kernel", "plan_alloc_decode", "plan_alloc_decode_pair"]
+
+_REQUESTS = 1024
+"""Of a program: nearly always all that there are, and kernels do not follow how many."""
+
+
+@triton.jit
+def _begins(seq_lens, request, n, PAGE: tl.constexpr):
+    """Which of these requests need a new page for their last token."""
+    seq = tl.load(seq_lens + request, mask=request < n, other=0).to(tl.int64)
+    return (request < n) & ((seq - 1) % PAGE == 0)
+
+
+@triton.jit(do_not_specialize=["n", "n_pages", "locations"])
+def alloc_decode_kernel(
+    seq_lens,
+    last_loc,
+    n,
+    new_pages,
+    n_pages,
+    out,
+    peer_pages,
+    peers,
+    locations,
+    PAGE: tl.constexpr,
+    REQUESTS: tl.constexpr,
+):
+    """A program has `REQUESTS` of them, and counts what those before it need.
+
+    With `peers`, a table of so many locations, each slot is given a peer, as in `alloc_extend`.
+    """
+    first = tl.program_id(0).to(tl.int64) * REQUESTS
+    place = tl.arange(0, REQUESTS)
+    before = tl.zeros([REQUESTS], tl.int32)
+    for start in range(0, first, REQUESTS):
+        before += _begins(seq_lens, start + place, n, PAGE).to(tl.int32)
+    request = first + place
+    begins = _begins(seq_lens, request, n, PAGE)
+    page = tl.sum(before) + tl.cumsum(begins.to(tl.int32)) - 1
+    is_new = begins & (page < n_pages)
+    beside = (request < n) & (~is_new)
+    last = tl.load(last_loc + request, mask=beside, other=0).to(tl.int64)
+    fresh = tl.load(new_pages + page, mask=is_new, other=0)
+    slot = tl.where(is_new, fresh * PAGE, last + 1)
+    tl.store(out + request, slot, mask=request < n)
+    if peers is not None:
+        has_peer = beside & (last > 0) & (last < locations)
+        peer = tl.load(peers + last, mask=has_peer, other=0)
+        fresh = tl.load(peer_pages + page, mask=is_new, other=0)
+        peer = tl.where(is_new, fresh * PAGE, tl.where(peer > 0, peer + 1, 0))
+        tl.store(peers + slot, peer, mask=(request < n) & (slot > 0) & (slot < locations))
+
+
+def plan_alloc_decode(
+    seq_lens: Tensor, last_loc: Tensor, new_pages: Tensor, page_size: int, out: Tensor
+) -> Launch:
+    """What `alloc_decode` returns, into `out`, `[requests]` int64."""
+    return _plan(seq_lens, last_loc, new_pages, page_size, out, None, None)
+
+
+def plan_alloc_decode_pair(
+    seq_lens: Tensor,
+    last_loc: Tensor,
+    new_pages: Tensor,
+    peer_pages: Tensor,
+    peers: Tensor,
+    page_size: int,
+    out: Tensor,
+) -> Launch:
+    """What `alloc_decode_pair` returns, into `out`; `peers` is a dense `[locations]` int64."""
+    return _plan(seq_lens, last_loc, new_pages, page_size, out, peer_pages, peers)
+
+
+def _plan(
+    seq_lens: Tensor,
+    last_loc: Tensor,
+    new_pages: Tensor,
+    page_size: int,
+    out: Tensor,
+    peer_pages: Tensor | None,
+    peers: Tensor | None,
+) -> Launch:
+    seq_lens, last_loc = seq_lens.contiguous(), last_loc.contiguous()
+    n = out.shape[0]
+    given: list[Any] = [seq_lens, last_loc, new_pages, out]
+    given += [each for each in (peer_pages, peers) if each is not None]
+    return Launch(
+        kernel=alloc_decode_kernel,
+        grid=(triton.cdiv(n, _REQUESTS),),
+        arguments={
+            "seq_lens": seq_lens,
+            "last_loc": last_loc,
+            "n": n,
+            "new_pages": new_pages,
+            "n_pages": new_pages.shape[0],
+            "out": out,
+            "peer_pages": peer_pages,
+            "peers": peers,
+            "locations": 0 if peers is None else peers.shape[0],
+        },
+        constants={"PAGE": page_size, "REQUESTS": _REQUESTS},
+        device=the_device("alloc_decode", given),
+        unit=out.itemsize,
+    )
