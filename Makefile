@@ -23,6 +23,7 @@ help:
 
 demo: setup
 	@$(BIN)/kvproto check
+	@$(BIN)/kvproto check --platform cpu
 
 test: lint imports types unit
 
