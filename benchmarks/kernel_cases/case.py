@@ -46,6 +46,10 @@ class Place:
         """`[tokens, *row]`."""
         return self._filled((self.tokens, *row), dtype)
 
+    def whole(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        """`shape`, which does not follow from tokens and slots."""
+        return self._filled(shape, dtype)
+
     def locations(self, dtype: torch.dtype = torch.int64) -> Tensor:
         """`[tokens]`, distinct but for padding, in no order."""
         if self.device == "meta":

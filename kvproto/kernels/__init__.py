@@ -16,12 +16,12 @@ from .gather_index_keys import gather_index_keys
 from .gather_rows import gather_rows
 from .gather_tiled_rows import gather_tiled_rows
 from .hadamard import hadamard
-from .index_page import index_page_bytes
+from .index_page import IndexLayout, index_page_bytes
 from .interleaved_scales import ATOM, gather_interleaved_scales, store_interleaved_scales
 from .load_index_keys import load_index_keys
 from .load_latent_rows import load_latent_rows
 from .locations import check_locations
-from .move_index_keys import move_index_keys
+from .move_index_keys import move_index_key_sets, move_index_keys
 from .move_rows import move_row_sets, move_rows
 from .move_tiled_rows import move_tiled_rows
 from .pack_latent_rows import pack_latent_rows
@@ -51,6 +51,7 @@ __all__ = [
     "MXFP8_BLOCK",
     "DecodedTokens",
     "FP4Scales",
+    "IndexLayout",
     "RowTiles",
     "TailRings",
     "Tiles",
@@ -73,6 +74,7 @@ __all__ = [
     "index_page_bytes",
     "load_index_keys",
     "load_latent_rows",
+    "move_index_key_sets",
     "move_index_keys",
     "move_row_sets",
     "move_rows",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .index_page import SCALE_BYTES, IndexLayout, key_tile
 from .load_index_keys import load_index_keys
+from .triton_devices import served_by_triton
 
 __all__ = ["gather_index_keys"]
 
@@ -17,13 +19,22 @@ def gather_index_keys(
     seq_len_sum: int,
     index_page_size: int,
     index_head_dim: int,
+    layout: IndexLayout = "token_rows",
 ) -> tuple[Tensor, Tensor]:
     """Keys `[seq_len_sum, index_head_dim]` and scales `[seq_len_sum, 4]`, request after request.
 
     Request `r` has `seq_lens[r]` keys in the pages `page_indices[r]`; what follows those in
     its row is not read. `seq_len_sum` is the sum of `seq_lens`, so that shapes are known without
-    the data. A negative page reads as the reserved one's first slot.
+    the data. A negative page reads as the reserved one's first slot. `pages` and `layout` as in
+    `store_index_keys`.
     """
+    if served_by_triton(pages):
+        key_tile(index_page_size, index_head_dim, layout)
+        keys, scales = (
+            pages.new_empty(seq_len_sum, width) for width in (index_head_dim, SCALE_BYTES)
+        )
+        _launch(pages, seq_lens, page_indices, keys, scales, layout)
+        return keys, scales
     ends = seq_lens.to(torch.int64).cumsum(0)
     token = torch.arange(seq_len_sum, device=pages.device)
     request = torch.searchsorted(ends, token, right=True)
@@ -31,4 +42,18 @@ def gather_index_keys(
     column = position.div(index_page_size, rounding_mode="floor")
     page = page_indices[request, column].to(torch.int64)
     slot = page * index_page_size + (position - column * index_page_size)
-    return load_index_keys(pages, slot, index_head_dim)
+    return load_index_keys(pages, slot, index_head_dim, layout)
+
+
+def _launch(
+    pages: Tensor,
+    seq_lens: Tensor,
+    page_indices: Tensor,
+    keys: Tensor,
+    scales: Tensor,
+    layout: IndexLayout,
+) -> None:
+    from .triton.gather_index_keys import plan_gather_index_keys
+    from .triton.launch import run
+
+    run(plan_gather_index_keys(pages, seq_lens, page_indices, keys, scales, layout))

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["SCALE_BYTES", "PagePart", "index_page_bytes", "page_parts"]
+__all__ = [
+    "KEY_TILE",
+    "SCALE_BYTES",
+    "IndexLayout",
+    "PagePart",
+    "index_page_bytes",
+    "index_page_size",
+    "key_tile",
+    "page_parts",
+]
 
 SCALE_BYTES = 4
 """One float32 per key."""
+
+KEY_TILE = 16
+"""Keys, and bytes of each, of a preshuffled tile."""
+
+IndexLayout: TypeAlias = Literal["token_rows", "preshuffled"]
+"""The keys of a page one after another, or in tiles of 16 bytes of 16 keys each.
+
+Preshuffled, byte `d` of key `t` is at `[t // 16, d // 16, t % 16, d % 16]` of the keys of its page,
+which is the order in which AMD's matrix instructions take them; scales are as they are. A page
+then has whole tiles: a multiple of 16 keys, of a multiple of 16 bytes.
+"""
 
 
 def index_page_bytes(index_page_size: int, index_head_dim: int) -> int:
@@ -19,10 +39,31 @@ def index_page_bytes(index_page_size: int, index_head_dim: int) -> int:
     return index_page_size * (index_head_dim + SCALE_BYTES)
 
 
+def index_page_size(pages: Tensor, index_head_dim: int) -> int:
+    """Keys of a page of uint8 `[pages, bytes of a page]`."""
+    return pages.shape[1] // (index_head_dim + SCALE_BYTES)
+
+
+def key_tile(page_size: int, index_head_dim: int, layout: IndexLayout) -> int:
+    """How many keys lie in tiles together: 16, or 1 where keys lie one after another.
+
+    :raises ValueError: for pages that are not whole tiles.
+    """
+    if layout == "token_rows":
+        return 1
+    if page_size % KEY_TILE or index_head_dim % KEY_TILE:
+        raise ValueError(
+            f"{page_size} keys of {index_head_dim} bytes on a page: preshuffled, both must be "
+            f"multiples of {KEY_TILE}; nothing was written"
+        )
+    return KEY_TILE
+
+
 class PagePart(NamedTuple):
     """One of the two blocks of every page, as rows of equal units of bytes.
 
-    Token `t` of page `p` has the `per_token` rows from `p * per_page + first + t * per_token`.
+    Token `t` of page `p` has `per_token` rows, `tile` apart, from `p * per_page + first` and
+    what the tokens before it in its tile and in other tiles take.
     """
 
     units: Tensor
@@ -30,6 +71,7 @@ class PagePart(NamedTuple):
     first: int
     per_token: int
     page_size: int
+    tile: int
 
     @property
     def width(self) -> int:
@@ -40,24 +82,34 @@ class PagePart(NamedTuple):
         """`[n * per_token]`, int64: the rows of `[n]` index slots, token after token."""
         wide = slots.to(torch.int64)
         page = wide.div(self.page_size, rounding_mode="floor")
-        start = page * self.per_page + self.first + (wide - page * self.page_size) * self.per_token
-        steps = torch.arange(self.per_token, device=slots.device)
+        token = wide - page * self.page_size
+        place = token.remainder(self.tile)
+        start = page * self.per_page + self.first + (token - place) * self.per_token + place
+        steps = torch.arange(self.per_token, device=slots.device) * self.tile
         return (start.unsqueeze(-1) + steps).flatten()
 
 
-def page_parts(pages: Tensor, index_head_dim: int) -> tuple[PagePart, PagePart]:
-    """The keys and the scales of uint8 `[pages, bytes of a page]`."""
-    page_bytes = pages.shape[1]
-    page_size = page_bytes // (index_head_dim + SCALE_BYTES)
-    key_bytes = page_size * index_head_dim
+def page_parts(
+    pages: Tensor, index_head_dim: int, layout: IndexLayout
+) -> tuple[PagePart, PagePart]:
+    """The keys and the scales of uint8 `[pages, bytes of a page]`.
+
+    :raises ValueError: for pages that are not whole tiles, preshuffled.
+    """
+    page_size = index_page_size(pages, index_head_dim)
+    tile = key_tile(page_size, index_head_dim, layout)
+    # A tile's units are pieces of 16 bytes; else the widest in which every token begins and ends.
+    key_unit = KEY_TILE if tile > 1 else gcd(pages.shape[1], index_head_dim)
+    scales = page_size * index_head_dim
+    scale_unit = gcd(pages.shape[1], scales, SCALE_BYTES)
     return (
-        _part(pages, 0, index_head_dim, page_size),
-        _part(pages, key_bytes, SCALE_BYTES, page_size),
+        _part(pages, 0, index_head_dim, key_unit, (page_size, tile)),
+        _part(pages, scales, SCALE_BYTES, scale_unit, (page_size, 1)),
     )
 
 
-def _part(pages: Tensor, offset: int, width: int, page_size: int) -> PagePart:
-    # The widest unit in which every token of the part begins and ends on a row.
-    unit = gcd(pages.shape[1], offset, width)
-    units = pages.view(-1, unit)
-    return PagePart(units, pages.shape[1] // unit, offset // unit, width // unit, page_size)
+def _part(
+    pages: Tensor, offset: int, width: int, unit: int, page_and_tile: tuple[int, int]
+) -> PagePart:
+    counts = pages.shape[1] // unit, offset // unit, width // unit
+    return PagePart(pages.view(-1, unit), *counts, *page_and_tile)

@@ -1,25 +1,76 @@
-"""Copy index keys between slots of the same pages."""
+"""Copy index keys between slots of the same pages, or of each of several layers'."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from torch import Tensor
 
 from .index_items import move_index_items
+from .index_page import IndexLayout
 from .load_index_keys import load_index_keys
 from .locations import check_pairs
 from .on_host import on_host
 from .store_index_keys import store_index_keys
+from .triton_devices import served_by_triton
 
-__all__ = ["move_index_keys"]
+__all__ = ["move_index_key_sets", "move_index_keys"]
+
+_IN_ONE_LAUNCH = 256
+"""Pairs that are held in registers between reading and writing."""
 
 
-def move_index_keys(pages: Tensor, tgt_loc: Tensor, src_loc: Tensor, index_head_dim: int) -> None:
+def move_index_keys(
+    pages: Tensor,
+    tgt_loc: Tensor,
+    src_loc: Tensor,
+    index_head_dim: int,
+    layout: IndexLayout = "token_rows",
+) -> None:
     """Key and scale of slot `src_loc[i]` to slot `tgt_loc[i]`, token by token across pages.
 
-    All sources are read before any target is written. As `move_rows` otherwise.
+    All sources are read before any target is written. As `move_rows` otherwise; `pages` and
+    `layout` as in `store_index_keys`.
     """
     check_pairs(tgt_loc, src_loc)
-    if tgt_loc.shape[0] and on_host(pages, tgt_loc, src_loc):
+    n = tgt_loc.shape[0]
+    if n and layout == "token_rows" and on_host(pages, tgt_loc, src_loc):
         move_index_items(pages, tgt_loc, src_loc, index_head_dim)
+    elif n <= _IN_ONE_LAUNCH and served_by_triton(pages):
+        _launch([pages], tgt_loc, src_loc, index_head_dim, layout)
     else:
-        store_index_keys(pages, tgt_loc, *load_index_keys(pages, src_loc, index_head_dim))
+        loaded = load_index_keys(pages, src_loc, index_head_dim, layout)
+        store_index_keys(pages, tgt_loc, *loaded, layout)
+
+
+def move_index_key_sets(
+    layers: Sequence[Tensor],
+    tgt_loc: Tensor,
+    src_loc: Tensor,
+    index_head_dim: int,
+    layout: IndexLayout = "token_rows",
+) -> None:
+    """`move_index_keys` in the pages of each layer, which are as many; for up to 256 pairs a
+    Triton kernel does it in one launch for all layers.
+
+    :raises ValueError: for another number of sources than of targets; nothing is moved.
+    """
+    check_pairs(tgt_loc, src_loc)
+    if layers and tgt_loc.shape[0] <= _IN_ONE_LAUNCH and served_by_triton(layers[0]):
+        _launch(layers, tgt_loc, src_loc, index_head_dim, layout)
+        return
+    for pages in layers:
+        move_index_keys(pages, tgt_loc, src_loc, index_head_dim, layout)
+
+
+def _launch(
+    layers: Sequence[Tensor],
+    tgt_loc: Tensor,
+    src_loc: Tensor,
+    index_head_dim: int,
+    layout: IndexLayout,
+) -> None:
+    from .triton.launch import run
+    from .triton.move_index_keys import plan_move_index_keys
+
+    run(plan_move_index_keys(layers, tgt_loc, src_loc, index_head_dim, layout))

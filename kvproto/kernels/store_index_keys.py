@@ -5,20 +5,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .index_page import page_parts
+from .index_page import IndexLayout, page_parts
+from .triton_devices import served_by_triton
 
 __all__ = ["store_index_keys"]
 
 
-def store_index_keys(pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor) -> None:
+def store_index_keys(
+    pages: Tensor,
+    loc: Tensor,
+    keys: Tensor,
+    scales: Tensor,
+    layout: IndexLayout = "token_rows",
+) -> None:
     """Put the bytes of key and scale `i` at index slot `loc[i]`, if that is at least 1.
 
-    `pages` is uint8 `[pages, bytes of a page]`, its slot 0 zero; `keys` is uint8 `[n, width]`,
-    `scales` uint8 `[n, 4]`, of any strides; `loc` is `[n]`, int32 or int64, in range. Of
-    duplicate slots one wins whole. Fixed-shape: what is dropped is zeros for slot 0.
+    `pages` is uint8 `[pages, bytes of a page]`, dense, its slot 0 zero; `keys` is uint8
+    `[n, width]`, `scales` uint8 `[n, 4]`, of any strides; `loc` is `[n]`, int32 or int64, in range.
+    Of duplicate slots one wins whole; in a kernel, each of its accesses of up to 16 bytes.
+    Fixed-shape: what is dropped is zeros for slot 0 or, in a kernel, is not touched; a kernel drops
+    slots past the last too.
+
+    :raises ValueError: for pages that are not whole tiles, preshuffled; nothing is written.
     """
+    parts = page_parts(pages, keys.shape[1], layout)
+    if served_by_triton(pages):
+        _launch(pages, loc, keys, scales, layout)
+        return
     kept, slots = (loc > 0).unsqueeze(-1), loc.clamp(min=0)
-    parts = page_parts(pages, keys.shape[1])
     for part, given in zip(parts, (keys, scales), strict=True):
         rows = torch.where(kept, given, torch.zeros_like(given[:1]))
         part.units.index_copy_(0, part.rows(slots), rows.reshape(-1, part.units.shape[1]))
+
+
+def _launch(pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor, layout: IndexLayout) -> None:
+    from .triton.launch import run
+    from .triton.store_index_keys import plan_store_index_keys
+
+    run(plan_store_index_keys(pages, loc, keys, scales, layout))

@@ -13,7 +13,7 @@ from kvproto.kernels import (
     gather_index_keys,
     index_page_bytes,
     load_index_keys,
-    move_index_keys,
+    move_index_key_sets,
     store_index_keys,
 )
 from kvproto.kernels.index_page import SCALE_BYTES
@@ -191,8 +191,7 @@ class DSALeaf(MLALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer, index keys too; sources are read first."""
         super().move_kv_cache(tgt_loc, src_loc)
-        for pages in self._indexed():
-            move_index_keys(pages, tgt_loc, src_loc, self.index_head_dim)
+        move_index_key_sets(self._indexed(), tgt_loc, src_loc, self.index_head_dim)
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every row buffer, and the reserved page of index keys."""

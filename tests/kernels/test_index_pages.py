@@ -14,6 +14,7 @@ from kvproto.kernels import (
     gather_index_keys,
     index_page_bytes,
     load_index_keys,
+    move_index_key_sets,
     move_index_keys,
     store_index_keys,
 )
@@ -155,3 +156,68 @@ def test_pages_past_two_gib_are_reached(tmp_path: object) -> None:
         file.seek(page * 8448)
         assert page * 8448 > 2**31
         assert file.read(8448) == index_page({5: token(77)})
+
+
+def tiled_pages(keys: Tensor, scales: Tensor, size: int) -> Tensor:
+    """Pages of `size` keys, `[16-tiles of keys, 16-tiles of bytes, 16, 16]`, then the scales."""
+    n, width = keys.shape
+    tiles = keys.view(n // size, size // 16, 16, width // 16, 16).transpose(2, 3)
+    return torch.cat([tiles.reshape(n // size, -1), scales.view(n // size, -1)], dim=1)
+
+
+@pytest.mark.parametrize(("size", "width"), [(64, 128), (16, 16), (32, 48)])
+def test_preshuffled_keys_lie_in_tiles(size: int, width: int) -> None:
+    made = torch.Generator().manual_seed(size)
+    rows = torch.randint(0, 256, (3 * size, width + 4), generator=made).to(torch.uint8)
+    rows[0] = 0
+    keys, scales = rows[:, :width], rows[:, width:]
+    pages = torch.zeros(3, index_page_bytes(size, width), dtype=torch.uint8)
+    order = torch.randperm(3 * size, generator=made)
+    store_index_keys(pages, order, keys[order], scales[order], "preshuffled")
+    assert torch.equal(pages, tiled_pages(keys.contiguous(), scales.contiguous(), size))
+    got = load_index_keys(pages, order, width, "preshuffled")
+    assert torch.equal(torch.cat(got, 1), rows[order])
+    lens, tables = torch.tensor([size + 3, 5]), torch.tensor([[2, 1], [1, -1]])
+    slots = [*range(2 * size, 3 * size), *range(size, size + 3), *range(size, size + 5)]
+    gathered = gather_index_keys(pages, lens, tables, size + 8, size, width, "preshuffled")
+    assert torch.equal(torch.cat(gathered, 1), rows[slots])
+    move_index_keys(pages, order[:9], order[5:14], width, "preshuffled")
+    moved = rows.clone()
+    moved[order[:9]] = rows[order[5:14]]
+    moved[0] = 0
+    tiled = tiled_pages(moved[:, :width].contiguous(), moved[:, width:].contiguous(), size)
+    assert torch.equal(pages, tiled)
+
+
+def test_preshuffled_pages_are_whole_tiles() -> None:
+    pages, one = torch.zeros(2, index_page_bytes(8, 16), dtype=torch.uint8), torch.tensor([1])
+    keys, scales = torch.ones(1, 16, dtype=torch.uint8), torch.ones(1, 4, dtype=torch.uint8)
+    message = "8 keys of 16 bytes on a page: preshuffled, both must be multiples of 16"
+    with pytest.raises(ValueError, match=message):
+        store_index_keys(pages, one, keys, scales, "preshuffled")
+    with pytest.raises(ValueError, match=message):
+        gather_index_keys(pages, one, one.view(1, 1), 1, 8, 16, "preshuffled")
+    assert not pages.any()
+
+
+@pytest.mark.parametrize("n", [1, 5, 300])
+def test_keys_are_moved_in_every_layer(n: int) -> None:
+    """More pairs than a kernel holds in registers too."""
+    made = torch.Generator().manual_seed(n)
+    layers = [torch.randint(0, 256, (12, 8448), generator=made).to(torch.uint8) for _ in "abc"]
+    expected = [pages.clone() for pages in layers]
+    targets, sources = torch.arange(1, n + 1), torch.arange(n, 2 * n)
+    for pages in expected:
+        store_index_keys(pages, targets, *load_index_keys(pages, sources, D))
+    move_index_key_sets(layers, targets, sources, D)
+    assert all(map(torch.equal, layers, expected))
+    with pytest.raises(ValueError, match="must be as many"):
+        move_index_key_sets(layers, targets, sources[1:], D)
+
+
+def test_keys_of_any_strides() -> None:
+    pages, rows = torch.zeros(2, 8448, dtype=torch.uint8), torch.arange(2 * 264).view(2, 264)
+    keys, scales = rows[:, ::2][:, :128].to(torch.uint8), rows.T[:4].T.to(torch.uint8)
+    strided = keys.T.contiguous().T, scales.T.contiguous().T
+    store_index_keys(pages, torch.tensor([70, 3]), *strided)
+    assert all(map(torch.equal, load_index_keys(pages, torch.tensor([70, 3]), D), (keys, scales)))

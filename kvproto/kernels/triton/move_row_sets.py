@@ -20,7 +20,7 @@ from .launch import Launch, next_power_of_2, the_device
 from .pointer_table import pointer_table
 from .rows import RowShape, address, row_shape, word_type
 
-__all__ = ["move_row_sets_kernel", "plan_move_row_sets"]
+__all__ = ["move_row_sets_kernel", "pairs", "plan_move_row_sets"]
 
 _FEW, _IN_REGISTERS = 32, 256
 """Pairs of a tile: compiled for two numbers only, neither of which follows the batch."""
@@ -32,7 +32,7 @@ _STAGED_BYTES = 16 << 20
 
 
 @triton.jit
-def _pairs(tgt_loc, src_loc, start, n, slots, PAIRS: tl.constexpr):
+def pairs(tgt_loc, src_loc, start, n, slots, PAIRS: tl.constexpr):
     """Targets, sources and which of them are moved; a source below 0 reads the reserved slot."""
     pair = start + tl.arange(0, PAIRS)
     target = tl.load(tgt_loc + pair, mask=pair < n, other=0).to(tl.int64)
@@ -61,7 +61,7 @@ def move_row_sets_kernel(
     buffer = tl.multiple_of(address, SHAPE.UNIT * SHAPE.WORD) + column[None, :]
     within = (column < SHAPE.WIDTH)[None, :]
     if staging is None:
-        target, source, kept = _pairs(tgt_loc, src_loc, 0, n, slots, PAIRS)
+        target, source, kept = pairs(tgt_loc, src_loc, 0, n, slots, PAIRS)
         mask = kept[:, None] & within
         words = tl.load(buffer + source[:, None] * SHAPE.PITCH, mask=mask)
         tl.debug_barrier()
@@ -70,14 +70,14 @@ def move_row_sets_kernel(
         program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
         held = staging + program * n * COLUMNS + tl.arange(0, COLUMNS)[None, :]
         for start in range(0, n, PAIRS):
-            _, source, kept = _pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
+            _, source, kept = pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
             mask = kept[:, None] & within
             words = tl.load(buffer + source[:, None] * SHAPE.PITCH, mask=mask)
             pair = start + tl.arange(0, PAIRS).to(tl.int64)
             tl.store(held + pair[:, None] * COLUMNS, words, mask=mask)
         tl.debug_barrier()
         for start in range(0, n, PAIRS):
-            target, _, kept = _pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
+            target, _, kept = pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
             mask = kept[:, None] & within
             pair = start + tl.arange(0, PAIRS).to(tl.int64)
             words = tl.load(held + pair[:, None] * COLUMNS, mask=mask)
