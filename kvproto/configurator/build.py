@@ -27,7 +27,7 @@ from kvproto.protocols import (
 )
 
 from .build_error import BuildError
-from .build_unified import build_unified
+from .build_subsystem import build_subsystem
 from .built import BuiltPools, RowlessPool, views_of
 from .core import Core
 from .draft_windows import bind_windows
@@ -49,8 +49,8 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
     :raises BuildError: for a part that is declined without a fallback, for a leaf that is none or
         holds other than was asked, and for leaves that the core can build nothing over.
     """
-    if plan.unified is not None:
-        return build_unified(plan, plan.unified, platform)
+    if plan.subsystem is not None:
+        return build_subsystem(plan, plan.subsystem, platform)
     doors = _Doors(platform, core)
     pool, rowless = _pool(plan.pool, doors), _rowless(plan, doors)
     state = _state(plan, pool, core, platform)
@@ -65,6 +65,7 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
         plan=plan,
         pool=pool,
         rowless=rowless,
+        compressed=None,
         views=None if pool is None else views_of(pool),
         state=state,
         draft=draft,

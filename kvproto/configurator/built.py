@@ -9,6 +9,7 @@ from typing_extensions import TypeForm
 
 from kvproto.protocols import (
     DeclaresRegions,
+    DSV4Compressed,
     HiSparse,
     HostCopyable,
     HostMirrorable,
@@ -90,8 +91,8 @@ class RowlessPool(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPools:
     """What a plan became. `pool` and `views` are None for a stage whose layers keep nothing; a
-    plan without rows has `rowless` in place of them. `draft` and `draft_views` are None where
-    nothing is drafted.
+    plan without rows has `rowless` in place of them, one of compressed rows `compressed` in place
+    of `pool`. `draft` and `draft_views` are None where nothing is drafted.
 
     `notes` say what was built by another than the platform, a line each.
     """
@@ -99,6 +100,7 @@ class BuiltPools:
     plan: PoolPlan
     pool: KVPool | None
     rowless: RowlessPool | None
+    compressed: DSV4Compressed | None
     views: Views | None
     state: StatePool | None
     draft: KVPool | None
@@ -108,7 +110,7 @@ class BuiltPools:
     notes: tuple[str, ...]
 
 
-def views_of(pool: KVPool) -> Views:
+def views_of(pool: KVPool | DSV4Compressed) -> Views:
     """The pool under each capability it has."""
     return Views(
         swa=_bound(pool, SWAComposite),

@@ -20,9 +20,12 @@ from kvproto.protocols import (
 
 __all__ = ["Part", "Share", "shares_of"]
 
-Part = Literal["full", "window", "draft", "state", "draft_scratch", "growth", "unused"]
+Part = Literal[
+    "full", "window", "draft", "state", "draft_scratch", "growth", "compressed", "unused"
+]
 """Rows of full layers, of windowed ones, of the draft; state of requests; scratch of verification;
-bytes of a unified buffer for whichever of these grows; what is left over."""
+bytes of a unified buffer for whichever of these grows; a pool of compressed rows, which its builder
+sizes; what is left over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,9 @@ from kvproto.protocols import (
 
 from .assemble import allocator_request, pool_request, request_pool_request
 from .budget import MemoryBudget
+from .compressed_plan import compressed_plan
 from .concurrency import concurrency
+from .context import context_len
 from .device_subset import ids_per_row
 from .drafts import DraftRequests, draft_requests
 from .in_tree import CPU
@@ -67,6 +69,8 @@ def plan(
     layer_num = len(shape.layers)
     parallel.stage(pp_rank, layer_num)
     refuse(shape, options, parallel, platform)
+    if shape.compressed is not None:
+        return compressed_plan(shape, options, parallel, budget, platform, pp_rank)
     stages = [
         _Stage.of(shape, draft_shape, parallel.stage(rank, layer_num), options, parallel, platform)
         for rank in range(parallel.pp_size)
@@ -216,7 +220,7 @@ def _fewest(
     :raises PlanError: where that is not one page, or the window pool holds no request.
     """
     stated = [tokens for tokens in fitting if tokens is not None]
-    enough = options.max_total_tokens or _context(shape, options) * requests
+    enough = options.max_total_tokens or context_len(shape, options) * requests
     free = Tokens(aligned(enough, options.page_size), 0)
     fewest = min(stated, key=lambda tokens: tokens.capacity) if stated else free
     cap = options.max_total_tokens
@@ -271,7 +275,7 @@ def _planned(
         options,
         parallel,
         tokens.capacity * parallel.dcp_size * ranks_of_pages(options, parallel),
-        _context(shape, options),
+        context_len(shape, options),
         None if state is None else state.slots,
     )
     drafts = stage.draft
@@ -280,7 +284,7 @@ def _planned(
         rings = rings.for_requests(running.max_running_requests, options)
         tokens = replace(tokens, window=rings.lent)
     table = request_pool_request(
-        running, options, _context(shape, options), planned_state, stage.stage.layers.start
+        running, options, context_len(shape, options), planned_state, stage.stage.layers.start
     )
     draft = (
         None if drafts is None else drafts.sized(tokens, parallel.dcp_size * ids_per_row(options))
@@ -305,23 +309,10 @@ def _planned(
         draft_windows=windows,
         allocator=allocator,
         request_pool=table,
-        unified=unified,
+        subsystem=unified,
         concurrency=running,
         shares=shares_of(pool, planned_state, draft, budget.cache_bytes, unified),
     )
-
-
-def _context(shape: ModelShape, options: ServingOptions) -> int:
-    """The longest context.
-
-    :raises PlanError: where neither the config nor the options say.
-    """
-    length = options.context_len or shape.context_len
-    if length is None:
-        raise PlanError(
-            "context_len", None, f"the config of '{shape.model_type}' states none", "give one"
-        )
-    return length
 
 
 def _bytes_per_token(costs: TokenCosts, options: ServingOptions) -> int:

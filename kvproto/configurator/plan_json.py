@@ -8,6 +8,7 @@ from typing import Any, TypeGuard, cast, get_args
 
 from kvproto.protocols import (
     AllocatorRequest,
+    CompressedPoolRequest,
     DSALeafRequest,
     ElementType,
     HiSparseAllocatorRequest,
@@ -44,6 +45,7 @@ _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         AllocatorRequest,
+        CompressedPoolRequest,
         Concurrency,
         DSALeafRequest,
         HiSparseAllocatorRequest,

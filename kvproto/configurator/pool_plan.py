@@ -15,10 +15,10 @@ from kvproto.protocols import (
     ShardedAllocatorRequest,
     StatePoolRequest,
     StateRequestPoolRequest,
+    SubsystemRequest,
     SWAAllocatorRequest,
     SWARingAllocatorRequest,
     SWARingPoolRequest,
-    UnifiedBufferRequest,
 )
 
 from .concurrency import Concurrency
@@ -60,10 +60,10 @@ class PoolPlan:
     `request_pool` have slots of, and which is a part of `pool` unless that is a window pair.
     `draft` is the pool of the layers that predict ahead, a leaf or a window pair: it spans every
     location, as the allocator numbers them, and needs no allocator of its own. `draft_windows`
-    says which window slot goes with a location. `unified` is the one buffer that all of these
-    share, None where each has memory of its own. `shares` add up to `cache_bytes`.
-    `bytes_per_token` counts a full token with the window and draft tokens that go with it,
-    rounded up.
+    says which window slot goes with a location. `subsystem` is what a platform builds as a whole:
+    one buffer that all of these share, or a pool of compressed rows in place of `pool`; None else.
+    `shares` add up to `cache_bytes`. `bytes_per_token` counts a full token with the window and
+    draft tokens that go with it, rounded up; 0 where only a builder knows.
     """
 
     model_type: str
@@ -77,7 +77,7 @@ class PoolPlan:
     draft_windows: DraftWindows
     allocator: PlannedAllocator
     request_pool: PlannedTable
-    unified: UnifiedBufferRequest | None
+    subsystem: SubsystemRequest | None
     concurrency: Concurrency
     shares: tuple[Share, ...]
 

@@ -7,6 +7,7 @@ from rich.tree import Tree
 
 from kvproto.protocols import (
     AllocatorRequest,
+    CompressedPoolRequest,
     DSALeafRequest,
     Fallback,
     HiSparseAllocatorRequest,
@@ -19,6 +20,7 @@ from kvproto.protocols import (
     ShardedAllocatorRequest,
     SparseIndexLeafRequest,
     StatePoolRequest,
+    SubsystemRequest,
     SWAAllocatorRequest,
     SWAPoolRequest,
     SWARingAllocatorRequest,
@@ -39,7 +41,7 @@ def pool_tree(plan: PoolPlan) -> Tree:
     tree = Tree(Text(f"{plan.model_type}, layers {first} to {end - 1}", style="bold"))
     match plan.pool:
         case None:
-            tree.add("no layer keeps anything")
+            tree.add(_apart(plan.subsystem))
         case SWAPoolRequest(full=full, window=window):
             pair = tree.add("window pair")
             pair.add(f"full: {_leaf(full)}")
@@ -61,6 +63,15 @@ def pool_tree(plan: PoolPlan) -> Tree:
     _draft(plan, tree)
     tree.add(f"allocator: {_allocator(plan.allocator)}")
     return tree
+
+
+def _apart(request: SubsystemRequest | None) -> str:
+    """What there is without a pool of layers: nothing, or a pool of compressed rows."""
+    if not isinstance(request, CompressedPoolRequest):
+        return "no layer keeps anything"
+    ratios = sorted(set(request.compression_ratios))
+    rows = f"{request.layer_num} layers, rows of {request.head_dim}"
+    return f"compressed: {rows} for {', '.join(map(str, ratios))} tokens each, by the platform"
 
 
 def _draft(plan: PoolPlan, tree: Tree) -> None:

@@ -41,6 +41,8 @@ def refuse(
     refuse_unified(shape, options, parallel, platform)
     refuse_parts_of_blocks(shape, options)
     _refuse_split_keys(shape, options, parallel)
+    if shape.compressed is not None:
+        return  # `compressed_plan` refuses what such a pool has no answer to
     if parallel.dcp_size > 1 and shape.window is not None and options.window_pools:
         raise PlanError(
             "dcp_size",

@@ -24,6 +24,7 @@ _NAMES: dict[Part, str] = {
     "state": "recurrent state",
     "draft_scratch": "draft scratch",
     "growth": "whichever grows",
+    "compressed": "compressed rows",
     "unused": "unused",
 }
 _STYLES: dict[Part, str] = {
@@ -33,6 +34,7 @@ _STYLES: dict[Part, str] = {
     "state": "green",
     "draft_scratch": "yellow",
     "growth": "bright_black",
+    "compressed": "blue",
     "unused": "dim",
 }
 _KNOBS: dict[Limit, str] = {

@@ -20,6 +20,7 @@ from .composite_requests import (
     SWAPoolRequest,
 )
 from .compressed import CompressStates, DSV4Compressed
+from .compressed_requests import CompressedPoolRequest
 from .fallback import Fallback
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
@@ -62,7 +63,7 @@ from .sparse_index import SparseIndexed
 from .state_pool import StatePool, StateSlotAllocator
 from .state_requests import StateRequestPoolRequest
 from .state_transfer import StateSliceable, StateTransferable
-from .subsystem import SubsystemPlatform, SubsystemPools
+from .subsystem import SubsystemPlatform, SubsystemPools, SubsystemRequest
 from .swa import SWACapable
 from .swa_allocator import SWAAllocator
 from .swa_composite import SWAComposite
@@ -109,6 +110,7 @@ __all__ = [
     "CapabilityError",
     "Composite",
     "CompressStates",
+    "CompressedPoolRequest",
     "DCPMaskedWrite",
     "DSALeafRequest",
     "DSARows",
@@ -208,6 +210,7 @@ __all__ = [
     "Subsystem",
     "SubsystemPlatform",
     "SubsystemPools",
+    "SubsystemRequest",
     "SwaStorage",
     "Tile",
     "TransferLayout",

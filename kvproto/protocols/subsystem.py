@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from .compressed_requests import CompressedPoolRequest
 from .platform import Platform
+from .unified_requests import UnifiedBufferRequest
 
 if TYPE_CHECKING:
     from .allocator import SlotAllocator
+    from .compressed import DSV4Compressed
     from .leaf import KVPool
     from .request_pool import RequestPool
     from .requests import Declined
     from .state_pool import StatePool
-    from .unified_requests import UnifiedBufferRequest
 
-__all__ = ["SubsystemPlatform", "SubsystemPools"]
+__all__ = ["SubsystemPlatform", "SubsystemPools", "SubsystemRequest"]
+
+SubsystemRequest: TypeAlias = UnifiedBufferRequest | CompressedPoolRequest
+"""What is built as a whole, by whoever offers its `subsystems`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsystemPools:
     """What a subsystem is made of: each part as capable as one that is built alone.
 
-    `state` and `draft` are None where the request asks for none.
+    `state` and `draft` are None where the request asks for none. A pool of compressed rows has
+    doors of its own.
     """
 
-    pool: KVPool
+    pool: KVPool | DSV4Compressed
     allocator: SlotAllocator
     request_pool: RequestPool
     state: StatePool | None = None
@@ -36,6 +42,6 @@ class SubsystemPools:
 class SubsystemPlatform(Platform, Protocol):
     """Can it build the subsystems that its capabilities name?"""
 
-    def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+    def build_subsystem(self, request: SubsystemRequest, /) -> SubsystemPools | Declined:
         """All parts of the subsystem, their buffers allocated and zero, every slot free."""
         ...

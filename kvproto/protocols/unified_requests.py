@@ -67,6 +67,11 @@ class UnifiedBufferRequest:
         return frozenset(("unified_buffer",) if self.draft is None else _WITH_DRAFT)
 
     @property
+    def page_size(self) -> int:
+        """Tokens of a page of either kind."""
+        return self.pool.full.page_size
+
+    @property
     def full_entry_bytes(self) -> int:
         """Bytes of a full slot: the rows of the model, those of the draft, and padding."""
         full, window = _leaves(self.draft)

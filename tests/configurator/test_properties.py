@@ -21,7 +21,7 @@ from kvproto.configurator import (
     plan_from_json,
     plan_to_json,
 )
-from kvproto.protocols import bytes_of_pool, bytes_of_state
+from kvproto.protocols import UnifiedBufferRequest, bytes_of_pool, bytes_of_state
 from tests.configurator.test_drafts import PLAIN
 from tests.configurator.test_plan import GIB, ONE, PLANNED, shape_of
 from tests.configurator.test_unified import OFFERS
@@ -124,9 +124,9 @@ def test_memory_is_never_exceeded_and_more_of_it_never_means_fewer_tokens(
 def _asked(made: PoolPlan) -> int:
     """Bytes by the requests alone."""
     state = 0 if made.state is None else bytes_of_state(made.state)
-    if made.unified is not None:
+    if isinstance(made.subsystem, UnifiedBufferRequest):
         slots = 0 if made.state is None else bytes_of_state(_without_scratch(made.state))
-        return made.unified.total_bytes + state - slots
+        return made.subsystem.total_bytes + state - slots
     pools = sum(bytes_of_pool(pool) for pool in (made.pool, made.draft) if pool is not None)
     return pools if _holds_state(made) else pools + state
 

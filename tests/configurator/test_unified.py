@@ -28,6 +28,7 @@ from kvproto.protocols import (
     PlatformCapabilities,
     SubsystemPlatform,
     SubsystemPools,
+    SubsystemRequest,
     SWAPoolRequest,
     UnifiedBufferRequest,
     bytes_of_state,
@@ -63,7 +64,7 @@ def unified(
 
 def test_a_pair_has_all_bytes_in_one_buffer() -> None:
     made = unified("gpt_oss")
-    request = made.unified
+    request = made.subsystem
     assert isinstance(request, UnifiedBufferRequest)
     assert request.subsystems == {"unified_buffer"}
     assert request.pool == made.pool
@@ -82,24 +83,24 @@ def test_a_pair_has_all_bytes_in_one_buffer() -> None:
 
 def test_a_cap_makes_the_buffer_as_large_as_it_is_at_first() -> None:
     made = unified("gpt_oss", max_total_tokens=6400)
-    assert made.unified is not None
+    assert isinstance(made.subsystem, UnifiedBufferRequest)
     side = 18 * 8 * 128 * 2
-    assert made.unified.boot_bytes == (6400 + 5120 + 128) * side
-    assert 0 <= made.unified.total_bytes - made.unified.boot_bytes < 4096
-    assert made.allocated_bytes == made.unified.total_bytes
+    assert made.subsystem.boot_bytes == (6400 + 5120 + 128) * side
+    assert 0 <= made.subsystem.total_bytes - made.subsystem.boot_bytes < 4096
+    assert made.allocated_bytes == made.subsystem.total_bytes
 
 
 def test_scratch_of_drafted_tokens_lies_beside_the_buffer() -> None:
     made = unified("qwen3_next", speculative=FUSED, max_running_requests=8)
-    assert made.unified is not None
+    assert isinstance(made.subsystem, UnifiedBufferRequest)
     assert isinstance(made.pool, HybridPoolRequest)
-    assert made.unified.subsystems == {"unified_buffer", "fused_draft"}
+    assert made.subsystem.subsystems == {"unified_buffer", "fused_draft"}
     state = made.pool.state
     slot = 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 4)
     assert bytes_of_state(state) == (state.size + 1 + 9 * 4) * slot
-    assert made.unified.total_bytes == (40 * GIB - 9 * 4 * slot) // 4096 * 4096
+    assert made.subsystem.total_bytes == (40 * GIB - 9 * 4 * slot) // 4096 * 4096
     # 12 layers of 2 heads of 256 and 256, and the draft's 8 heads of 64 and 64.
-    assert made.unified.full_entry_bytes == 12 * 2 * 512 * 2 + 8 * 128 * 2
+    assert made.subsystem.full_entry_bytes == 12 * 2 * 512 * 2 + 8 * 128 * 2
     assert made.allocated_bytes <= made.cache_bytes
 
 
@@ -115,10 +116,10 @@ def test_rows_of_a_draft_are_padded_to_entries() -> None:
         platform=OFFERS,
         draft_shape=odd,
     )
-    assert made.unified is not None
+    assert isinstance(made.subsystem, UnifiedBufferRequest)
     # 48 bytes of one head's 12 and 12 numbers, in an entry of whole 32s.
-    assert made.unified.full_entry_bytes == 18 * 8 * 128 * 2 + 64
-    assert made.unified.window_entry_bytes == 18 * 8 * 128 * 2
+    assert made.subsystem.full_entry_bytes == 18 * 8 * 128 * 2 + 64
+    assert made.subsystem.window_entry_bytes == 18 * 8 * 128 * 2
 
 
 def test_windows_of_a_draft_lie_with_the_models() -> None:
@@ -129,18 +130,18 @@ def test_windows_of_a_draft_lie_with_the_models() -> None:
     made = plan(
         shape_of("gemma2"), options, ONE, budget, platform=OFFERS, draft_shape=shape_of("gpt_oss")
     )
-    assert made.unified is not None
-    assert made.unified.draft_windows_shared
+    assert isinstance(made.subsystem, UnifiedBufferRequest)
+    assert made.subsystem.draft_windows_shared
     # 13 layers of either kind of 4 heads of 256 and 256; one of either of 8 heads of 64 and 64.
     side = 13 * 4 * 512 * 2 + 8 * 128 * 2
-    assert made.unified.full_entry_bytes == made.unified.window_entry_bytes == side
+    assert made.subsystem.full_entry_bytes == made.subsystem.window_entry_bytes == side
     longer = plan(
         shape_of("gpt_oss"), options, ONE, budget, platform=OFFERS, draft_shape=shape_of("gemma2")
     )
-    assert longer.unified is not None
-    assert not longer.unified.draft_windows_shared
-    assert longer.unified.full_entry_bytes == 18 * 8 * 128 * 2 + 2 * 4 * 512 * 2
-    assert longer.unified.window_entry_bytes == 18 * 8 * 128 * 2
+    assert isinstance(longer.subsystem, UnifiedBufferRequest)
+    assert not longer.subsystem.draft_windows_shared
+    assert longer.subsystem.full_entry_bytes == 18 * 8 * 128 * 2 + 2 * 4 * 512 * 2
+    assert longer.subsystem.window_entry_bytes == 18 * 8 * 128 * 2
 
 
 class OneBuffer(ReferencePlatform):
@@ -155,7 +156,8 @@ class OneBuffer(ReferencePlatform):
     asked: list[UnifiedBufferRequest]
     changed: dict[str, Any]
 
-    def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+    def build_subsystem(self, request: SubsystemRequest, /) -> SubsystemPools | Declined:
+        assert isinstance(request, UnifiedBufferRequest)
         self.asked.append(request)
         pool = CORE.pool(request.pool, build_reference_leaf)
         assert not isinstance(pool, Declined)
@@ -186,11 +188,11 @@ def test_the_platforms_builder_gets_the_request(name: str) -> None:
     platform = OneBuffer()
     assert supports(platform, SubsystemPlatform)
     built = build(made, platform, CORE)
-    assert made.unified is not None
+    assert isinstance(made.subsystem, UnifiedBufferRequest)
     (asked,) = platform.asked
-    assert asked.total_bytes == made.unified.total_bytes
+    assert asked.total_bytes == made.subsystem.total_bytes
     assert type(asked.pool) is type(made.pool)
-    assert str(asked.pool.full.dtype) == str(made.unified.pool.full.dtype)
+    assert str(asked.pool.full.dtype) == str(made.subsystem.pool.full.dtype)
     assert built.pool is not None
     assert built.views is not None
     assert (built.views.swa is not None) == isinstance(made.pool, SWAPoolRequest)
@@ -231,7 +233,7 @@ def test_platforms_without_the_builder() -> None:
         build(made, boast, CORE)
 
     class Declining(OneBuffer):
-        def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+        def build_subsystem(self, request: SubsystemRequest, /) -> SubsystemPools | Declined:
             return Declined("rows of float32 only")
 
     with pytest.raises(BuildError, match="platform 'acme' declined unified_buffer: rows of float"):
@@ -322,8 +324,8 @@ def test_latent_rows_of_a_draft_lie_in_no_entry() -> None:
 
 
 def test_a_buffer_holds_what_there_is_at_first() -> None:
-    made = unified("gpt_oss", max_total_tokens=6400).unified
-    assert made is not None
+    made = unified("gpt_oss", max_total_tokens=6400).subsystem
+    assert isinstance(made, UnifiedBufferRequest)
     with pytest.raises(ValueError, match=r"total_bytes=4096: the slots that there are at first"):
         replace(made, total_bytes=4096)
     with pytest.raises(ValueError, match="both need windowed layers"):
