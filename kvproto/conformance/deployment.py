@@ -17,7 +17,7 @@ from kvproto.protocols import (
     SlotAllocator,
     SubsystemPlatform,
     SubsystemPools,
-    UnifiedBufferRequest,
+    SubsystemRequest,
     supports,
 )
 from kvproto.reference import CORE
@@ -157,7 +157,7 @@ class WatchedSubsystems(Watched):
 
     builder: SubsystemPlatform | None = None
 
-    def build_subsystem(self, request: UnifiedBufferRequest, /) -> SubsystemPools | Declined:
+    def build_subsystem(self, request: SubsystemRequest, /) -> SubsystemPools | Declined:
         """The platform's."""
         assert self.builder is not None  # `_watched`
         return self.builder.build_subsystem(request)

@@ -36,7 +36,7 @@ from kvproto.protocols import (
 )
 from kvproto.reference import CORE
 from tests.configurator.test_build import ON_CPU
-from tests.configurator.test_plan import GIB, ONE, shape_of
+from tests.configurator.test_plan import GIB, ONE, planned, shape_of
 
 PLAIN = {
     "model_type": "llama",
@@ -180,6 +180,37 @@ def test_a_draft_of_a_model_without_rows_has_memory_beside_its_state() -> None:
     left = 40 * GIB - bytes_of_state(made.state)
     assert left > 40 * GIB // 2
     assert made.tokens.full == (left - 64 * ROWS) // ROWS // 64 * 64
+
+
+def test_drafts_share_the_memory_and_have_scratch() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=4, steps=3, draft_layers=1)
+    made = planned("qwen3_next", page_size=64, speculative=spec, max_running_requests=32)
+    assert made.state is not None
+    assert made.state.spec_state_size == 32
+    assert isinstance(made.draft, MHALeafRequest)
+    assert (made.draft.layer_num, made.draft.size) == (1, made.tokens.full)
+    assert made.state.spec_state_size is not None
+    slot = 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 4)
+    assert bytes_of_state(made.state) == (made.state.size + 1 + 33 * 4) * slot
+
+
+def test_a_prefilling_instance_verifies_nothing() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=4, draft_layers=1)
+    made = planned("qwen3_next", page_size=64, speculative=spec, role="prefill")
+    assert made.state is not None
+    assert made.state.speculative_num_draft_tokens is None
+
+
+def test_the_draft_of_an_indexed_model_has_keys_in_every_layer() -> None:
+    spec = SpeculativeOptions(kind="eagle", draft_tokens=2)
+    config = example_config("glm_moe_dsa") | {"index_topk_freq": 4, "indexer_types": None}
+    shape = replace(ModelShape.from_hf_config(config), draft_layers=1)
+    options = ServingOptions(page_size=64, speculative=spec)
+    made = plan(shape, options, ONE, MemoryBudget.of_caches(40 * GIB))
+    assert isinstance(made.draft, DSALeafRequest)
+    assert made.draft.skip_topk_layers == ()
+    assert isinstance(made.pool, DSALeafRequest)
+    assert sum(made.pool.skip_topk_layers) > 40
 
 
 def test_the_last_stage_alone_has_the_draft() -> None:

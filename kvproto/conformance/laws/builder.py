@@ -105,7 +105,8 @@ def subsystems(bench: DeploymentBench) -> None:
             raise LawBroken(call, expected=f"a PlanError that names {needed}", got=got)
         return
     built = bench.pool.built
-    if built is None or not supports(built.pool, _SUBSYSTEMS.get(needed, KVPool)):
+    made = [] if built is None else [built.pool, built.compressed]
+    if not any(supports(each, _SUBSYSTEMS.get(needed, KVPool)) for each in made):
         got = bench.pool.refusal or bench.pool.failure or "none"
         raise LawBroken(call, expected=f"the {needed} that is offered", got=got)
 

@@ -174,7 +174,7 @@ wrong(
 )
 
 
-@platform("builder.subsystems", "deepseek_v4-page64-fp8")
+@platform("builder.subsystems", "deepseek_v4-page128-mxfp8")
 class OffersWhatItDoesNotBuild(WrongPlatform):
     capabilities = replace(CPU, subsystems=frozenset({"compressed_pool"}))
 
