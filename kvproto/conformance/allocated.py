@@ -54,12 +54,12 @@ class Allocation:
         )
 
 
-def allocation_of(leaf: object, slots: int) -> Allocation:
-    """Of every tensor with an element a slot or more, wherever the leaf keeps it; no tables."""
+def allocation_of(leaf: object, least: int) -> Allocation:
+    """Of every tensor with as many elements or more, wherever the leaf keeps it; no tables."""
     return Allocation(
         tensor
         for tensor in tensors_of(leaf)
-        if tensor.numel() >= slots and tensor.dtype not in _COUNTERS
+        if tensor.numel() >= least and tensor.dtype not in _COUNTERS
     )
 
 

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproto._bad_input import BadInput
-from kvproto.configurator import example_names
 
 from .check import LAWS_VERSION, check_pool
 from .check_platform import check_platform, load_platform
@@ -26,7 +25,7 @@ from .render import print_matrix, print_report
 from .report import Report
 from .runner import Progress as Advance
 from .specs import SPECS
-from .specs.models import WAYS
+from .specs.models import MODELS, WAYS
 
 __all__ = ["BUILT_IN", "check", "list_laws", "repro"]
 
@@ -86,7 +85,7 @@ def list_laws() -> int:
     console = Console()
     console.print(table)
     console.print(f"\ngeometries: {', '.join(spec.name for spec in SPECS)}", highlight=False)
-    console.print(f"\nmodels: {', '.join(example_names())}", highlight=False)
+    console.print(f"\nmodels: {', '.join(MODELS)}", highlight=False)
     console.print(f"\nserved, each as MODEL-WAY: {', '.join(WAYS)}", highlight=False)
     return 0
 

@@ -11,6 +11,7 @@ from typing_extensions import TypeForm
 
 from kvproto.configurator import BuiltPools, PoolPlan
 from kvproto.protocols import (
+    DSALeafRequest,
     HybridComposite,
     HybridPoolRequest,
     KVLeaf,
@@ -70,6 +71,15 @@ class Part:
     def name(self) -> str:
         """What findings call it."""
         return f"the {self.planned.role} leaf"
+
+    @property
+    def least_elements(self) -> int:
+        """Of a tensor that the plan counts: one a slot, or what a ring per request has."""
+        request = self.request
+        if not isinstance(request, DSALeafRequest) or not request.has_tails:
+            return self.bench.slots
+        ring = request.tail_rows * request.tail_length * request.index_head_dim
+        return min(self.bench.slots, ring)
 
     @property
     def looked_at(self) -> Sequence[int]:

@@ -12,18 +12,22 @@ from kvproto.protocols import (
     DSALeafRequest,
     Field,
     LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
     SparseIndexLeafRequest,
 )
 
 from .kv_bench import KVBench
 from .stored_rows import Side
 
-__all__ = ["expected_elements", "inner_strides"]
+__all__ = ["expected_axes", "expected_elements", "inner_strides", "layers_with"]
 
 Offset: TypeAlias = Callable[[int], int]
 """Bytes from the axis's step 0 to step i."""
 
 _VECTOR_BYTES = 16
+_ATOM = 32
+"""Tokens whose scales interleaved layouts keep apart."""
 
 
 def expected_elements(request: LeafRequest, name: str) -> tuple[str, ...]:
@@ -48,12 +52,59 @@ def expected_elements(request: LeafRequest, name: str) -> tuple[str, ...]:
             return (row,)
 
 
+def layers_with(request: LeafRequest, name: str) -> list[int]:
+    """The leaf's layers that have a region of such fields, by its own ids."""
+    ids = list(range(request.start_layer, request.end_layer))
+    match name, request:
+        case "index_value", SparseIndexLeafRequest():
+            return list(request.index_value_layer_ids)
+        case "index_key", SparseIndexLeafRequest():
+            return list(request.index_layer_ids)
+        case (("index_key" | "tail_key" | "tail_score"), DSALeafRequest()) if any(
+            request.skip_topk_layers
+        ):
+            shared = request.skip_topk_layers
+            return [i for i, skips in zip(ids, shared, strict=True) if not skips]
+        case _:
+            return ids
+
+
+def expected_axes(request: LeafRequest, bench: KVBench, field: Field) -> dict[str, int]:
+    """Lengths of the axes of a field that the request decides."""
+    packed = 2 if field.element.endswith("_x2") else 1
+    match field.name, request:
+        case (("key" | "key_scale"), _):
+            return _of_side(bench, "key", field, packed)
+        case (("value" | "value_scale"), _):
+            return _of_side(bench, "value", field, packed)
+        case "latent", (MLALeafRequest() | DSALeafRequest()):
+            return {"dim": request.kv_lora_rank // packed}
+        case "rope", (MLALeafRequest() | DSALeafRequest()):
+            return {"dim": request.qk_rope_head_dim // packed}
+        case (("index_key" | "tail_key" | "tail_score"), DSALeafRequest()):
+            return {"dim": request.index_head_dim}
+        case (("index_key" | "index_value"), SparseIndexLeafRequest()):
+            return {"dim": request.idx_head_dim}
+        case _:
+            return {}
+
+
+def _of_side(bench: KVBench, side: Side, field: Field, packed: int) -> dict[str, int]:
+    heads, width = bench.row_shape(side)
+    if not field.name.endswith("_scale"):
+        return {"head": heads, "dim": width // packed}
+    block = 32 if bench.request.quant_scheme == "mxfp8" else 16
+    return {"head": heads, "group": width // block}
+
+
 def inner_strides(request: LeafRequest, field: Field, bench: KVBench) -> Mapping[str, Offset]:
     """Where each step along an axis has to be, by the axis's name; of keys and values by head.
 
     Rows of `nhd` may have room between one another, as those of an envelope have: of theirs the
     token is left out.
     """
+    if field.name in ("key_scale", "value_scale") and isinstance(request, MHALeafRequest):
+        return _scale_strides(request, field)
     if field.name not in ("key", "value") or field.element == "float4_e2m1fn_x2":
         return {}
     side: Side = "key" if field.name == "key" else "value"
@@ -74,6 +125,18 @@ def inner_strides(request: LeafRequest, field: Field, bench: KVBench) -> Mapping
             return _steps(head=page * width * size, dim=x * size) | {"token": along}
         case _:
             return _steps(head=width * size, dim=size)
+
+
+def _scale_strides(request: MHALeafRequest, field: Field) -> Mapping[str, Offset]:
+    """Of block scales, a byte each: by token, or interleaved as `BlockScaled` says."""
+    groups = next(axis.size for axis in field.axes if axis.name == "group")
+    if request.block_scale_layout != "interleaved":
+        return _steps(head=groups, group=1)
+    page = request.page_size
+    chunks = page // _ATOM
+    return _steps(head=page * groups, group=1) | {
+        "token": lambda i: i % _ATOM * chunks * groups + i // _ATOM * groups
+    }
 
 
 def _steps(**strides: int) -> dict[str, Offset]:

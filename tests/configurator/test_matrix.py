@@ -10,12 +10,18 @@ from dataclasses import replace
 
 import pytest
 
-from kvproto.configurator import example_names, plan_from_json, plan_to_json
+from kvproto.configurator import plan_from_json, plan_to_json
 from kvproto.conformance.check_platform import platform_laws
 from kvproto.conformance.deployment import Deployer, Deployment
 from kvproto.conformance.factory import Factory
 from kvproto.conformance.runner import Built, How, run_laws
-from kvproto.conformance.specs.models import MODEL_SPECS, WAYS, ModelRequest
+from kvproto.conformance.specs.models import (
+    MODEL_SPECS,
+    MODELS,
+    WAYS,
+    ModelRequest,
+    deployment_named,
+)
 from kvproto.protocols import Declined
 from kvproto.reference.platforms import cpu
 from tests.conformance.test_mutants import DECLINED
@@ -32,7 +38,7 @@ def answering(made: Deployment) -> Factory:
     return lambda _request: made
 
 
-@pytest.mark.parametrize("model", example_names())
+@pytest.mark.parametrize("model", MODELS)
 def test_every_way_is_planned_and_built_at_real_sizes(model: str) -> None:
     deployer, built, why = Deployer(cpu()), list[str](), list[str]()
     for spec in (spec for spec in MODEL_SPECS if spec.request.model == model):
@@ -54,6 +60,6 @@ def test_every_way_is_planned_and_built_at_real_sizes(model: str) -> None:
 
 
 def test_what_nothing_is_built_of_is_refused_by_its_subsystem() -> None:
-    made = Deployer(cpu())(MODEL_SPECS[example_names().index("deepseek_v4") * len(WAYS)].request)
+    made = Deployer(cpu())(deployment_named("deepseek_v4-page1").request)
     assert not isinstance(made, Declined)
     assert "offers no compressed_pool" in made.refusal

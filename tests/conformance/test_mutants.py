@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kvproto.configurator import example_names
 from kvproto.conformance import LAWS, Report, check_platform, check_pool
 from kvproto.conformance.block_codec import is_block_scaled
 from kvproto.conformance.command import BUILT_IN
@@ -15,6 +14,7 @@ from kvproto.conformance.factory import load_factory
 from kvproto.conformance.mutants import MUTANTS, Mutant
 from kvproto.conformance.profiles import PROFILES
 from kvproto.conformance.specs import SPECS
+from kvproto.conformance.specs.models import MODELS
 from kvproto.protocols import Declined, SWAPoolRequest
 from kvproto.reference import MHALeaf, build_reference_pool
 from kvproto.reference.platforms import cpu
@@ -121,7 +121,7 @@ def test_built_in_pools_keep_every_law(reports: list[Report]) -> None:
 def test_every_model_keeps_every_law_on_the_cpu(deployed: Report) -> None:
     assert [f"{r.law} on {r.spec}: {r.detail}" for r in deployed.failures] == []
     assert {r.status for r in deployed.results} == {"passed"}
-    assert {s.name for s in deployed.subjects} == set(example_names())
+    assert {s.name for s in deployed.subjects} == set(MODELS)
     reasons = {reason for _, reason in deployed.declined}
     assert all(r.startswith(("cannot be planned", *DECLINED)) for r in reasons)
 

@@ -50,7 +50,7 @@ def allocated_bytes(bench: DeploymentBench) -> None:
 
 
 def _part_bytes(bench: DeploymentBench, part: Part) -> Allocation:
-    taken, predicted = allocation_of(part.leaf, part.bench.slots), bytes_of_pool(part.request)
+    taken, predicted = allocation_of(part.leaf, part.least_elements), bytes_of_pool(part.request)
     declared = declared_bytes(part.leaf)
     bench.expect(f"bytes of {part.name}'s tensors", expected=predicted, got=taken.nbytes)
     if declared is not None:

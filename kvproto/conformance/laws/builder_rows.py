@@ -26,8 +26,7 @@ from ..door_layouts import DoorForm
 from ..law import law
 from ..oracle import regions_of
 from ..parts import Part
-from ..planned_rows import expected_elements, inner_strides
-from ..stored_rows import Side
+from ..planned_rows import expected_axes, expected_elements, inner_strides, layers_with
 from .builder import BUILT
 
 
@@ -48,10 +47,12 @@ def layers(bench: DeploymentBench) -> None:
             expected=(part.request.start_layer, part.request.end_layer, len(wanted)),
             got=(leaf.start_layer, leaf.end_layer, leaf.layer_num),
         )
-        told = {i for region in regions_of(leaf) or () for i in region.layer_ids}
-        if told and told != set(wanted):
-            call = f"layer ids of {part.name}'s regions"
-            raise LawBroken(call, expected=str(wanted), got=str(sorted(told)))
+        for region in regions_of(leaf) or ():
+            name = region.fields[0].name
+            expected = layers_with(part.request, name)
+            if list(region.layer_ids) != expected:
+                call = f"layer ids of {part.name}'s region of {name}"
+                raise LawBroken(call, expected=str(expected), got=str(list(region.layer_ids)))
         _expect_places(bench, part)
 
 
@@ -120,7 +121,7 @@ def _expect_axes(bench: DeploymentBench, part: Part, region: BufferRegion) -> No
             got=region.page_size,
         )
     for field in region.fields:
-        asked = _asked_axes(part, field)
+        asked = expected_axes(part.request, part.bench, field)
         got = {axis.name: axis.size for axis in field.axes if axis.name in asked}
         bench.expect(f"axes of {field.name} in {part.name}'s region", expected=asked, got=got)
 
@@ -131,14 +132,6 @@ def _tokens_of_page(part: Part, region: BufferRegion) -> int:
     if isinstance(request, DSALeafRequest) and region.fields[0].name == "index_key":
         return request.index_page_size
     return request.page_size
-
-
-def _asked_axes(part: Part, field: Field) -> dict[str, int]:
-    if field.name not in ("key", "value"):
-        return {}
-    side: Side = "key" if field.name == "key" else "value"
-    heads, width = part.bench.row_shape(side)
-    return {"head": heads, "dim": width // (2 if field.element.endswith("_x2") else 1)}
 
 
 def _expect_elements(bench: DeploymentBench, part: Part) -> None:
@@ -240,6 +233,6 @@ def device(bench: DeploymentBench) -> None:
     except RuntimeError:
         raise LawBroken("capabilities.device_type", expected="a device type", got=told) from None
     for part in bench.parts:
-        for where in sorted(allocation_of(part.leaf, part.bench.slots).devices):
+        for where in sorted(allocation_of(part.leaf, part.least_elements).devices):
             call = f"device of {part.name}'s tensors"
             bench.expect(call, expected=bench.request.device, got=where)

@@ -12,6 +12,7 @@ from kvproto.protocols import HybridComposite, Platform, StateRequestPool, suppo
 from ..broken import LawBroken
 from ..deployment_bench import DeploymentBench, is_built, on_cpu
 from ..kv_bench import LayerStub, WriteLoc
+from ..latent_bench import LatentBench
 from ..law import law
 from ..parts import Part
 from ..state_bench import StateBench
@@ -43,6 +44,7 @@ def write_read(bench: DeploymentBench) -> None:
             where = _place(bench, part, lent[-1:])
             for layer_id, leaf_id in _ends(part.places):
                 _write_one(bench, part, (layer_id, leaf_id), where)
+                _write_key(bench, part, (layer_id, leaf_id), lent[-1:])
     finally:
         bench.built.allocator.clear()
 
@@ -81,6 +83,28 @@ def _write_one(
         stored = part.bench.oracle.row(side, leaf_id, row).float()
         bench.expect_same(call, stored, rows[0].float(), f"{side} row {row}, head")
         _expect_shown(bench, part, side, place, stored, row)
+
+
+def _write_key(bench: DeploymentBench, part: Part, place: tuple[int, int], slot: Tensor) -> None:
+    """The same of an index key, where there is one to every token."""
+    keyed, (layer_id, leaf_id), planned = part.bench, place, part.planned
+    if not isinstance(keyed, LatentBench) or leaf_id not in keyed.index_layers:
+        return
+    if keyed.index_head_dim == 0 or keyed.index_kpool > 1 or not _one_key_a_row(bench):
+        return
+    keys, scales = keyed.index_rows(1, layer_id)
+    planned.whole.set_index_k_scale_buffer(layer_id, slot, keys, scales)
+    key, scale = keyed.oracle.index_at(leaf_id, int(slot))
+    call = f"set_index_k_scale_buffer({layer_id}, slot {int(slot)}) into {part.name}"
+    got, wanted = key.view(torch.uint8), keys[0].view(torch.uint8)
+    bench.expect_same(call, got.float()[None], wanted.float()[None], "bytes of key")
+    bench.expect(f"{call}: its scale", expected=float(scales[0]), got=scale)
+
+
+def _one_key_a_row(bench: DeploymentBench) -> bool:
+    """Whether index keys are at the slots of rows: no rank has others', and no host has any."""
+    ratio = bench.request.options.host_to_device_ratio
+    return bench.request.parallel.dcp_size == 1 and ratio is None
 
 
 def _expect_shown(

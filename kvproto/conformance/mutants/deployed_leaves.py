@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from kvproto.protocols import BufferRegion, LeafRequest
-from kvproto.reference import MHALeaf, MXFP8Leaf
+from kvproto.reference import DSALeaf, MHALeaf, MLALeaf, MXFP8Leaf
 
 from ..deployment import Deployer
 from ..kv_bench import LayerStub
@@ -125,3 +125,32 @@ class WritesOneLayerOnwards(MHALeaf):
     def set_kv_buffer(self, layer: Any, loc_info: Any, *rows: Any, **named: Any) -> None:
         last = self.end_layer - 1
         super().set_kv_buffer(LayerStub(min(layer.layer_id + 1, last)), loc_info, *rows, **named)
+
+
+@leaf("builder.layers", "glm_moe_dsa_shared-page1")
+class HasIndexKeysOfItsOwnInEveryLayer(DSALeaf):
+    def __init__(self, *, skip_topk_layers: Any, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.shared = skip_topk_layers
+
+
+@leaf("builder.geometry", "deepseek_v3-page16-stage2")
+class SwapsLatentAndRope(MLALeaf):
+    def __init__(self, *, kv_lora_rank: int, qk_rope_head_dim: int, **keywords: Any) -> None:
+        super().__init__(kv_lora_rank=qk_rope_head_dim, qk_rope_head_dim=kv_lora_rank, **keywords)
+        self.kv_lora_rank, self.qk_rope_head_dim = kv_lora_rank, qk_rope_head_dim
+
+
+@leaf("builder.layout", "llama-page128-mxfp8")
+class ReportsInterleavedScalesAndKeepsThemByToken(MXFP8Leaf):
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords, scale_layout="token_rows")
+        self.pool_traits = replace(self.pool_traits, scale_layout="interleaved")
+
+
+@leaf("builder.write-read", "deepseek_v32-page1")
+class StoresIndexKeysASlotOn(DSALeaf):
+    def set_index_k_scale_buffer(
+        self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor, /
+    ) -> None:
+        super().set_index_k_scale_buffer(layer_id, loc + 1, index_k, index_k_scale)

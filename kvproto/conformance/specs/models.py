@@ -20,7 +20,7 @@ from kvproto.configurator import (
 
 from .spec import Spec
 
-__all__ = ["MODEL_SPECS", "WAYS", "ModelRequest", "deployment_named"]
+__all__ = ["MODELS", "MODEL_SPECS", "WAYS", "ModelRequest", "deployment_named"]
 
 _GIB = 1 << 30
 _SHORT_WINDOW = 16
@@ -55,9 +55,39 @@ class ModelRequest:
         return MemoryBudget.of_caches(1 << 50 if self.device == "cpu" else 40 * _GIB)
 
 
+_PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "minimax_m3_vl_sparse": (
+        "minimax_m3_vl",
+        {
+            "text_config": {
+                "sparse_attention_config": {
+                    "sparse_attention_freq": [0] * 3 + [1] * 57,
+                    "sparse_disable_index_value": [1] * 40 + [0] * 20,
+                    "sparse_index_dim": 128,
+                }
+            }
+        },
+    ),
+    "glm_moe_dsa_shared": ("glm_moe_dsa", {"index_topk_freq": 4, "indexer_types": None}),
+    "glm5_next_weighed": ("glm5_next", {"text_config": {"index_kpool_compress": True}}),
+}
+"""Further models: an example's config with fields that models state and its defaults do not."""
+
+MODELS: tuple[str, ...] = (*example_names(), *_PUBLISHED)
+"""The examples, and those of them that differ in a field that decides what a leaf holds."""
+
+
+def _config(model: str) -> dict[str, Any]:
+    base, stated = _PUBLISHED.get(model, (model, {}))
+    config = example_config(base)
+    for name, value in stated.items():
+        config[name] = config[name] | value if isinstance(value, dict) else value
+    return config
+
+
 @lru_cache(maxsize=128)
 def _shape(model: str, *, short: bool) -> ModelShape:
-    shape = ModelShape.from_hf_config(example_config(model))
+    shape = ModelShape.from_hf_config(_config(model))
     return replace(shape, window=_SHORT_WINDOW) if short and shape.window else shape
 
 
@@ -154,10 +184,8 @@ _SERVED = (
     ),
 )
 
-MODEL_SPECS: tuple[Spec, ...] = tuple(
-    served.spec(model) for model in example_names() for served in _SERVED
-)
-"""Every example config served in every way; what cannot be planned so is declined, with why."""
+MODEL_SPECS: tuple[Spec, ...] = tuple(served.spec(model) for model in MODELS for served in _SERVED)
+"""Every model served in every way; what cannot be planned so is declined, with why."""
 
 WAYS: tuple[str, ...] = tuple(served.name for served in _SERVED)
 """The ways, by the names that end those of deployments."""
@@ -171,7 +199,7 @@ def deployment_named(name: str) -> Spec:
     for spec in MODEL_SPECS:
         if spec.name == name:
             return spec
-    models = ", ".join(example_names())
     raise BadInput(
-        f"no deployment '{name}': write MODEL-WAY; models: {models}; ways: {', '.join(WAYS)}"
+        f"no deployment '{name}': write MODEL-WAY; models: {', '.join(MODELS)}; ways: "
+        f"{', '.join(WAYS)}"
     )
