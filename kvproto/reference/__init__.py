@@ -28,6 +28,7 @@ from .platforms import ReferencePlatform
 from .pure_swa_allocator import PureSWAAllocator
 from .request_pool import ReqToToken
 from .sparse_index import SparseIndexLeaf
+from .sparse_subset import SubsetSparseLeaf
 from .state import RecurrentStatePool
 from .state_request_pool import StateReqToToken
 from .state_slot_allocator import StateSlots
@@ -71,6 +72,7 @@ __all__ = [
     "StateReqToToken",
     "StateSlots",
     "SubsetDSALeaf",
+    "SubsetSparseLeaf",
     "TokenAllocator",
     "VirtualIds",
     "build_reference_leaf",

@@ -31,6 +31,7 @@ from .nvfp4 import NVFP4Leaf
 from .page_envelope import PageEnvelopeLeaf
 from .row_layouts import LAYOUTS, RowLayoutName, misfit
 from .sparse_index import SparseIndexLeaf
+from .sparse_subset import SubsetSparseLeaf
 
 __all__ = ["build_reference_leaf"]
 
@@ -111,10 +112,9 @@ def _indexed(request: DSALeafRequest) -> DSALeaf | Declined:
 
 def _with_index_rows(request: SparseIndexLeafRequest) -> SparseIndexLeaf | Declined:
     match request:
-        case SparseIndexLeafRequest(host_to_device_ratio=ratio) if ratio > 1:
-            return Declined(f"no reference leaf of index rows with host_to_device_ratio={ratio}")
         case SparseIndexLeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
-            return maybe_validate(SparseIndexLeaf(**request.keywords()))
+            build = SparseIndexLeaf if request.host_to_device_ratio == 1 else SubsetSparseLeaf
+            return maybe_validate(build(**request.keywords()))
         case _:
             return _declined("sparse-index", request, "'nhd' with 'none' or 'fp8_scaled'")
 

@@ -23,7 +23,7 @@ from .sides import SideCounter
 from .sparse_layers import SparseLayers
 from .sparse_parts import Part, PartedRows
 
-__all__ = ["SparseIndexLeaf"]
+__all__ = ["SparseIndexLeaf", "sparse_traits"]
 
 
 class SparseIndexLeaf(PartedRows):
@@ -36,8 +36,8 @@ class SparseIndexLeaf(PartedRows):
     `disable_value_sparse_layer_ids` have index keys in `index_k_pool`, the others index keys and
     values in `index_kv_pool`, None where there are no such layers here. Those two count their
     layers from 0. `index_dtype` None is `dtype`; fp8 rows are as in `MHALeaf`. Slots on the host
-    (`enable_hisparse`) are not built; `host_to_device_ratio`, which only they need, changes
-    nothing.
+    (`enable_hisparse`) are a `SubsetSparseLeaf`'s; `host_to_device_ratio`, which only it needs,
+    changes nothing.
 
     :raises ValueError: for impossible geometry or layers, before anything is allocated.
     """
@@ -84,10 +84,10 @@ class SparseIndexLeaf(PartedRows):
     ) -> None:
         check_geometry(size=size, page_size=page_size, idx_head_dim=idx_head_dim)
         if enable_hisparse:
-            raise ValueError("enable_hisparse=True: rows in host slots are not built, pass False")
+            raise ValueError("enable_hisparse=True: rows of some tokens are a SubsetSparseLeaf's")
         without = disable_value_sparse_layer_ids or ()
         layers = SparseLayers.of(dense_layer_ids, sparse_layer_ids, without, start_layer, end_layer)
-        self.pool_traits = _traits(dtype, layers.values_in_model)
+        self.pool_traits = sparse_traits(dtype, layers.values_in_model)
         rows: dict[str, Any] = {"size": size, "page_size": page_size, "device": device}
         rows["enable_memory_saver"] = enable_memory_saver
         self.main_pool = MHALeaf(
@@ -100,11 +100,16 @@ class SparseIndexLeaf(PartedRows):
         )
         element = dtype if index_dtype is None else index_dtype
         index = {**rows, "dtype": element, "head_num": 1, "head_dim": idx_head_dim}
-        self.index_kv_pool, self.index_k_pool = _index_pools(layers, index)
+        self._add_index(layers, index)
         self._adopt_main(self.main_pool)
+
+    def _add_index(self, layers: SparseLayers, keywords: dict[str, Any]) -> None:
+        both, alone = layers.keys_and_values, layers.keys_only
+        self.index_kv_pool = MHALeaf(**keywords, layer_num=len(both)) if both else None
+        self.index_k_pool = KeyOnlyLeaf(**keywords, layer_num=len(alone)) if alone else None
         self.sparse_layer_id_mapping = _numbered(layers.sparse)
-        self.index_k_layer_id_mapping = _numbered(layers.keys_only)
-        self.index_kv_layer_id_mapping = _numbered(layers.keys_and_values)
+        self.index_k_layer_id_mapping = _numbered(alone)
+        self.index_kv_layer_id_mapping = _numbered(both)
 
     def _adopt_main(self, main: MHALeaf) -> None:
         self.size, self.page_size, self.device = main.size, main.page_size, main.device
@@ -277,21 +282,12 @@ class SparseIndexLeaf(PartedRows):
             )
 
 
-def _index_pools(
-    layers: SparseLayers, keywords: dict[str, Any]
-) -> tuple[MHALeaf | None, KeyOnlyLeaf | None]:
-    both, alone = layers.keys_and_values, layers.keys_only
-    return (
-        MHALeaf(**keywords, layer_num=len(both)) if both else None,
-        KeyOnlyLeaf(**keywords, layer_num=len(alone)) if alone else None,
-    )
-
-
 def _numbered(layer_ids: Sequence[int]) -> dict[int, int]:
     return {layer_id: local for local, layer_id in enumerate(layer_ids)}
 
 
-def _traits(dtype: torch.dtype, has_values: bool) -> PoolTraits:
+def sparse_traits(dtype: torch.dtype, has_values: bool) -> PoolTraits:
+    """What such a leaf says of itself."""
     return replace(
         mha_traits(dtype, "nhd"),
         kind="sparse_index",

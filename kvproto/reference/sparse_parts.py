@@ -15,7 +15,7 @@ from .host_rows import HostRows
 from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 
-__all__ = ["Part", "PartedCopy", "PartedRows"]
+__all__ = ["Part", "PartedCopy", "PartedRows", "in_one_by_name"]
 
 BufInfos = tuple[list[int], list[int], list[int]]
 
@@ -137,12 +137,7 @@ class PartedRows(ABC):
 
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
         """The main keys and values, then index keys and index values, those that there are."""
-        by_name: dict[FieldName, list[BufferRegion]] = {}
-        for part in self._parts():
-            for region in part.regions():
-                by_name.setdefault(region.fields[0].name, []).append(region)
-        order = ("key", "value", "index_key", "index_value")
-        return tuple(_in_one(by_name[name]) for name in order if name in by_name)
+        return in_one_by_name(self._parts())
 
     def get_kv_size_bytes(self) -> tuple[int, int]:
         """Bytes of all key and of all value buffers, index rows and reserved pages included."""
@@ -153,6 +148,16 @@ class PartedRows(ABC):
     def mem_usage(self) -> float:
         """GiB of all buffers."""
         return sum(self.get_kv_size_bytes()) / _GIB
+
+
+def in_one_by_name(parts: Sequence[Part]) -> tuple[BufferRegion, ...]:
+    """A region of all layers for each kind of row; the parts have the same slots."""
+    by_name: dict[FieldName, list[BufferRegion]] = {}
+    for part in parts:
+        for region in part.regions():
+            by_name.setdefault(region.fields[0].name, []).append(region)
+    order = ("key", "value", "index_key", "index_value")
+    return tuple(_in_one(by_name[name]) for name in order if name in by_name)
 
 
 def _in_one(regions: Sequence[BufferRegion]) -> BufferRegion:

@@ -36,7 +36,13 @@ from kvproto.protocols import (
     bytes_per_token,
     supports,
 )
-from kvproto.reference import CORE, DeviceSubsetAllocator, PageAllocator, SubsetDSALeaf
+from kvproto.reference import (
+    CORE,
+    DeviceSubsetAllocator,
+    PageAllocator,
+    SubsetDSALeaf,
+    SubsetSparseLeaf,
+)
 from tests.configurator.test_build import NOWHERE, ON_CPU, Vendor, described
 from tests.configurator.test_plan import GIB, planned
 
@@ -82,8 +88,11 @@ def test_dense_layers_have_a_row_for_every_id() -> None:
     ids = 4 * made.tokens.full + 128
     assert bytes_of_pool(made.pool) == 57 * row * slots + (3 * row + 77 * index) * ids
     assert made.allocated_bytes == bytes_of_pool(made.pool) <= 40 * GIB
-    with pytest.raises(BuildError, match=r"no reference leaf of index rows with host_to_device_r"):
-        build(made, NOWHERE, CORE)
+    pools = build(made, NOWHERE, CORE)
+    assert isinstance(pools.pool, SubsetSparseLeaf)
+    assert described(pools.pool.buffer_regions()) == made.allocated_bytes
+    assert pools.views is not None
+    assert pools.views.hisparse is not None
 
 
 def test_a_draft_has_rows_for_every_id() -> None:
