@@ -134,9 +134,13 @@ def _scale_strides(request: MHALeafRequest, field: Field) -> Mapping[str, Offset
         return _steps(head=groups, group=1)
     page = request.page_size
     chunks = page // _ATOM
-    return _steps(head=page * groups, group=1) | {
-        "token": lambda i: i % _ATOM * chunks * groups + i // _ATOM * groups
-    }
+    interleaved = partial(_interleaved, chunks=chunks, groups=groups)
+    return _steps(head=page * groups, group=1) | {"token": interleaved}
+
+
+def _interleaved(token: int, *, chunks: int, groups: int) -> int:
+    chunk, place = divmod(token, _ATOM)
+    return (place * chunks + chunk) * groups
 
 
 def _steps(**strides: int) -> dict[str, Offset]:
