@@ -23,7 +23,7 @@ from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
-__all__ = ["LAWS_VERSION", "aged", "check_pool", "pinned_version"]
+__all__ = ["LAWS_VERSION", "aged", "check_pool", "name_of", "pinned_version"]
 
 LAWS_VERSION = "1.0"
 """The newest version of the laws; what a vendor pins unless it says otherwise."""
@@ -71,12 +71,12 @@ def check_pool(
     results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
     results = apply_expectations([aged(r, pinned) for r in results], known)
     return Report(
-        target=target or _name_of(factory),
+        target=target or name_of(factory),
         laws_version=laws_version,
         subjects=tuple(_seen(subject, results) for subject in subjects),
         results=tuple(results),
         declined=tuple(declined),
-        row_access="" if row_access is None else _name_of(type(row_access)),
+        row_access="" if row_access is None else name_of(type(row_access)),
     )
 
 
@@ -173,7 +173,8 @@ def _seen(subject: Subject, results: Iterable[LawResult]) -> Subject:
     return replace(subject, by_fallback=False in fell_back, by_twins=True in fell_back)
 
 
-def _name_of(factory: object) -> str:
+def name_of(factory: object) -> str:
+    """How the shell would write what it was given, `module:name`."""
     module = getattr(factory, "__module__", "")
     name = getattr(factory, "__qualname__", type(factory).__qualname__)
     return f"{module}:{name}" if module else name

@@ -10,7 +10,7 @@ from kvproto.configurator import BuildError, find_platform
 from kvproto.protocols import Declined, Platform
 
 from .capabilities import CapabilityVerdict, verdicts
-from .check import LAWS_VERSION, aged, pinned_version
+from .check import LAWS_VERSION, aged, name_of, pinned_version
 from .declarations import ClaimsBench, declaration_results
 from .deployment import Deployer, Deployment
 from .deployment_bench import DeploymentBench
@@ -123,7 +123,7 @@ def check_deployments(
         subjects=tuple(Subject(model, tuple(names), _PLATFORM) for model, names in served.items()),
         results=tuple(results),
         declined=tuple(declined),
-        row_access="" if row_access is None else type(row_access).__qualname__,
+        row_access="" if row_access is None else name_of(type(row_access)),
     )
 
 

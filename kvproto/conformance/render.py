@@ -201,8 +201,11 @@ def print_matrix(report: Report, console: Console) -> None:
         highlight=False,
     )
     by_law, claims = report.by_law(), report.by_law("claims")
+    laws = [law for law in by_law if law not in claims]
     console.print(_laws(by_law))
-    console.print(_models(report, [law for law in by_law if law not in claims]))
+    columns = ", ".join(f"{number} {law}" for number, law in enumerate(laws, start=1))
+    console.print(f"columns: {columns}", highlight=False)
+    console.print(_models(report, laws))
     for reason in dict.fromkeys(reason for _, reason in report.declined):
         names = [name for name, told in report.declined if told == reason]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -215,7 +218,7 @@ def print_matrix(report: Report, console: Console) -> None:
 
 
 def _models(report: Report, laws: list[str]) -> Table:
-    """The columns are the laws in the order they were listed: names are wider than marks."""
+    """The columns are numbers of laws: names are wider than marks."""
     table = Table("\nmodel", *(f"\n{n}" for n in range(1, len(laws) + 1)), box=None, pad_edge=False)
     for subject in report.subjects:
         results = report.by_law(subject.name)

@@ -20,6 +20,9 @@ from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, Platform
 from kvproto.reference import MHALeaf
 from kvproto.reference.platforms import cpu
 
+from .test_row_access import Rows
+from .test_row_access import build as without_regions
+
 HERE = __name__
 FEW = ["llama-page1", "gpt_oss-page16-hnd", "qwen3_next-page64-fp8", "llama-real"]
 
@@ -116,6 +119,27 @@ def test_claims_are_about_the_pools_that_are_built() -> None:
     broken = [r.law for r in report.failures]
     assert broken == ["declaration.claims"]
     assert "HybridComposite claimed, but not detected" in report.failures[0].detail
+
+
+class Undeclared(WrongPlatform):
+    """Its leaves declare no regions."""
+
+    def build_leaf(self, request: LeafRequest, /) -> Any:
+        return without_regions(request)
+
+
+def test_rows_are_read_with_the_vendors_own_eyes_where_it_lends_some() -> None:
+    asked: dict[str, Any] = {"specs": ["llama-page1", "deepseek_v32-page64-fp8"]}
+    report = check_platform(Undeclared(), row_access=Rows(), **asked)
+    assert report.conformant
+    assert {r.status for r in report.results} == {"passed"}
+    assert report.again(report.results[0]).endswith(
+        "--spec llama-page1 --row-access tests.conformance.test_row_access:Rows --platform wrong"
+    )
+    by_doors = {
+        r.law for r in check_platform(Undeclared(), **asked).results if r.status != "passed"
+    }
+    assert by_doors == {"builder.write-read"}
 
 
 def test_known_failures_are_expected_by_law() -> None:
