@@ -7,8 +7,11 @@ from kvproto.protocols import (
     CompressedPoolRequest,
     Declined,
     DSV4Compressed,
+    HybridPoolRequest,
     KVPool,
     Platform,
+    QSAIndexed,
+    QSAPoolRequest,
     RequestPool,
     SlotAllocator,
     StatePool,
@@ -28,6 +31,12 @@ from .realise import realised
 
 __all__ = ["build_subsystem"]
 
+_NAMES: dict[type, str] = {
+    UnifiedBufferRequest: "unified_buffer",
+    CompressedPoolRequest: "compressed_pool",
+    QSAPoolRequest: "qsa_pool",
+}
+
 
 def build_subsystem(plan: PoolPlan, request: SubsystemRequest, platform: Platform) -> BuiltPools:
     """What the platform makes of the request.
@@ -35,14 +44,15 @@ def build_subsystem(plan: PoolPlan, request: SubsystemRequest, platform: Platfor
     :raises BuildError: for a platform without a builder, one that declines, and a part that is
         missing or cannot do what it is for.
     """
-    unified = isinstance(request, UnifiedBufferRequest)
-    name = "unified_buffer" if unified else "compressed_pool"
+    name = _NAMES[type(request)]
     made = _asked(request, platform, name)
     where = f"{name} of platform '{platform.name}'"
     state = draft = None
     if isinstance(request, UnifiedBufferRequest):
         beside, draft = request.pool, request.draft
         state = request.state if isinstance(beside, SWAPoolRequest) else beside.state
+    elif isinstance(request, QSAPoolRequest) and isinstance(request.pool, HybridPoolRequest):
+        state = request.pool.state
     for part, wanted, given in (("state", state, made.state), ("draft", draft, made.draft)):
         if (wanted is None) is not (given is None):
             has = "none" if given is None else f"a {type(given).__name__}"
@@ -93,6 +103,11 @@ def _pool(made: SubsystemPools, request: SubsystemRequest, where: str) -> KVPool
     pool = require(made.pool, KVPool, for_=where)
     if isinstance(request.pool, SWAPoolRequest):
         require(pool, SWACapable, for_=where)
+    if isinstance(request, QSAPoolRequest):
+        ratio = require(pool, QSAIndexed, for_=where).qsa_compress_ratio
+        if ratio != request.qsa_compress_ratio:
+            wanted = request.qsa_compress_ratio
+            raise BuildError(f"{where}: qsa_compress_ratio is {ratio}, asked was {wanted}")
     if pool.page_size != request.page_size:
         raise BuildError(f"{where}: page_size is {pool.page_size}, asked was {request.page_size}")
     return pool

@@ -84,7 +84,7 @@ class _Maker:
     ) -> LeafRequest:
         match geometry:
             case HeadGeometry():
-                if index is None:
+                if index is None or index.scheme == "pooled_rows":
                     return self._heads(geometry, layer_ids)
                 return self._sparse(geometry, index, layer_ids)
             case LatentGeometry():

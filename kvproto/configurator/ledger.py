@@ -9,7 +9,9 @@ from kvproto.protocols import (
     HybridPoolRequest,
     NoOpLeafRequest,
     PoolRequest,
+    QSAPoolRequest,
     StatePoolRequest,
+    SubsystemRequest,
     SWAPoolRequest,
     SWARingPoolRequest,
     UnifiedBufferRequest,
@@ -41,13 +43,15 @@ def shares_of(
     state: StatePoolRequest | None,
     draft: PoolRequest | None,
     cache_bytes: int,
-    unified: UnifiedBufferRequest | None = None,
+    subsystem: SubsystemRequest | None = None,
 ) -> tuple[Share, ...]:
     """The parts that have bytes, as the requests ask for them, and what is left of the budget.
 
-    A unified buffer's padding counts as growth.
+    A unified buffer's padding counts as growth, index keys of several tokens as rows.
     """
     full, window = _rows(pool)
+    if isinstance(subsystem, QSAPoolRequest):
+        full += subsystem.index_bytes
     slots = 0 if state is None else (state.size + 1) * bytes_per_state_slot(state)
     scratch = 0 if state is None else bytes_of_state(state) - slots
     parts: dict[Part, int] = {
@@ -57,8 +61,8 @@ def shares_of(
         "state": slots,
         "draft_scratch": scratch,
     }
-    if unified is not None:
-        parts["growth"] = unified.total_bytes - sum(parts.values()) + scratch
+    if isinstance(subsystem, UnifiedBufferRequest):
+        parts["growth"] = subsystem.total_bytes - sum(parts.values()) + scratch
     used = tuple(Share(part=part, bytes=amount) for part, amount in parts.items() if amount)
     left = cache_bytes - sum(parts.values())
     return (*used, Share(part="unused", bytes=left))

@@ -12,6 +12,7 @@ from kvproto.protocols import (
     MLALeafRequest,
     PlatformCapabilities,
     StatePoolRequest,
+    SubsystemRequest,
     bytes_of_pool,
     bytes_of_state,
     bytes_per_state_slot,
@@ -33,6 +34,7 @@ from .page_shards import ranks_of_pages
 from .parallel import ParallelLayout
 from .plan_error import PlanError
 from .pool_plan import DraftWindows, PoolPlan
+from .pooled_keys import key_bytes, qsa_request, ring_bytes
 from .refusals import refuse
 from .shape import ModelShape
 from .stage import Stage
@@ -113,6 +115,11 @@ class _Stage:
         whole = Stage.of(shape, range(len(shape.layers)), options)
         paired = bool(whole.full and whole.window)
         costs = replace(_costs(leaves, draft, options, parallel), paired=paired)
+        costs = replace(
+            costs,
+            full=costs.full + key_bytes(shape, leaves.full),
+            fixed=costs.fixed + ring_bytes(shape, leaves.full, options, parallel),
+        )
         slot_bytes = 0 if leaves.state is None else bytes_per_state_slot(leaves.state)
         return cls(stage, leaves, draft, costs, slot_bytes)
 
@@ -292,11 +299,11 @@ def _planned(
     pool = pool_request(stage.stage, leaves, planned_state, tokens, rings, options)
     allocator = allocator_request(tokens, table, rings, options, parallel)
     windows: DraftWindows = "none" if drafts is None else drafts.windows
-    unified = None
+    subsystem: SubsystemRequest | None = qsa_request(shape, pool, allocator, table)
     if options.pool_memory == "unified":
         whole = options.max_total_tokens is None and parallel.pp_size == 1
         parts = UnifiedParts(pool, planned_state, allocator, table, draft, windows)
-        unified = unified_request(parts, budget.cache_bytes if whole else None)
+        subsystem = unified_request(parts, budget.cache_bytes if whole else None)
     return PoolPlan(
         model_type=shape.model_type,
         layers=(stage.stage.layers.start, stage.stage.layers.stop),
@@ -309,9 +316,9 @@ def _planned(
         draft_windows=windows,
         allocator=allocator,
         request_pool=table,
-        subsystem=unified,
+        subsystem=subsystem,
         concurrency=running,
-        shares=shares_of(pool, planned_state, draft, budget.cache_bytes, unified),
+        shares=shares_of(pool, planned_state, draft, budget.cache_bytes, subsystem),
     )
 
 

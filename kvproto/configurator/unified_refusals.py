@@ -45,6 +45,8 @@ def _refuse_buffer(
             f"layers {alone[0].start} to {alone[0].stop - 1} of '{shape.model_type}' keep slots of "
         )
         why += "one kind, which have nothing to share with"
+    elif shape.index is not None and shape.index.scheme == "pooled_rows":
+        why = "an index key of several tokens lies in the slot of none"
     elif options.window_storage == "ring" and windowed:
         why = "window_storage='ring' lends no window slots that could grow"
     elif shape.is_latent and windowed:

@@ -49,6 +49,7 @@ from .paged_allocator import PagedAllocator
 from .platform import DSARows, Platform, PlatformCapabilities, Subsystem
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
+from .qsa_requests import QSAPoolRequest
 from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
 from .request_bytes import bytes_of_pool, bytes_of_state, bytes_per_state_slot, bytes_per_token
 from .request_pool import RequestPool
@@ -174,6 +175,7 @@ __all__ = [
     "PrefixValidCommit",
     "PureSWAAllocatorRequest",
     "QSAIndexed",
+    "QSAPoolRequest",
     "QuantScheme",
     "ReadDoor",
     "Replication",

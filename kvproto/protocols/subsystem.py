@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from .compressed_requests import CompressedPoolRequest
 from .platform import Platform
+from .qsa_requests import QSAPoolRequest
 from .unified_requests import UnifiedBufferRequest
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SubsystemPlatform", "SubsystemPools", "SubsystemRequest"]
 
-SubsystemRequest: TypeAlias = UnifiedBufferRequest | CompressedPoolRequest
+SubsystemRequest: TypeAlias = UnifiedBufferRequest | CompressedPoolRequest | QSAPoolRequest
 """What is built as a whole, by whoever offers its `subsystems`."""
 
 
