@@ -150,6 +150,19 @@ def test_a_draft_whose_windows_are_its_own_spans_every_location(name: str, draft
     assert plan_from_json(plan_to_json(made)) == made
 
 
+def test_a_draft_beside_rings_has_windows_of_its_own() -> None:
+    few: dict[str, Any] = {"max_total_tokens": 1024, "max_running_requests": 2}
+    made = drafted("gemma2", "gpt_oss", spec={"draft_layers": 2}, window_storage="ring", **few)
+    # No location has a peer where each request has a ring.
+    assert made.draft_windows == "own"
+    built = build(made, ON_CPU, CORE)
+    assert built.draft_views is not None
+    assert built.draft_views.swa is not None
+    slots = built.allocator.alloc(64)
+    assert slots is not None
+    assert torch.equal(built.draft_views.swa.translate_loc_from_full_to_swa(slots), slots)
+
+
 def test_layers_for_prediction_attend_to_windows_where_the_config_says_so() -> None:
     config = example_config("gpt_oss") | {
         "num_nextn_predict_layers": 3,
