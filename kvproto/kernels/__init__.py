@@ -26,6 +26,7 @@ from .move_rows import move_row_sets, move_rows
 from .move_tiled_rows import move_tiled_rows
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
+from .packed_latent_rows import load_packed_latent_rows, store_packed_latent_rows
 from .pool_index_keys import pool_index_keys
 from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
@@ -38,6 +39,7 @@ from .store_row_sets import store_row_sets
 from .store_rows import store_rows
 from .store_tiled_rows import store_tiled_rows
 from .to_stored import to_stored
+from .translate_locations import paged_locations, peer_locations
 from .triton_devices import MINIMUM_TRITON, follow_platform, twin_fallbacks
 from .unpack_latent_rows import unpack_latent_rows
 from .update_tails import DecodedTokens, TailRings, update_tails
@@ -74,6 +76,7 @@ __all__ = [
     "index_page_bytes",
     "load_index_keys",
     "load_latent_rows",
+    "load_packed_latent_rows",
     "move_index_key_sets",
     "move_index_keys",
     "move_row_sets",
@@ -82,6 +85,8 @@ __all__ = [
     "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
+    "paged_locations",
+    "peer_locations",
     "pool_index_keys",
     "prefix_locations",
     "quantise_fp4",
@@ -90,6 +95,7 @@ __all__ = [
     "store_index_keys",
     "store_interleaved_scales",
     "store_latent_rows",
+    "store_packed_latent_rows",
     "store_row_sets",
     "store_rows",
     "store_tiled_rows",

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .locations import check_pairs
+from .triton_devices import served_by_triton
 
 __all__ = ["copy_slots"]
 
@@ -15,12 +16,27 @@ def copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> None:
 
     `state` is `[layers, slots, ...]`, its slot 0 zero; `src` and `dst` are `[n]`, int32 or int64,
     in range. Pairs whose target is 0 or below are dropped; a source of 0 or below reads the
-    reserved slot. Fixed-shape.
+    reserved slot. Fixed-shape. A Triton kernel copies up to 256 pairs in one launch for all layers,
+    each slot of which is dense.
 
-    :raises ValueError: for another number of sources than of targets; nothing is copied.
+    :raises ValueError: for another number of sources than of targets, or state that the kernel
+        does not serve; nothing is copied.
     """
     check_pairs(dst, src)
+    if served_by_triton(dst) and _launched(state, src, dst):
+        return
     index = dst.clamp(min=0).to(torch.int64)
     # A dropped pair rewrites the reserved slot with itself.
     source = torch.where(dst > 0, src, 0).clamp(min=0).to(torch.int64)
     state.index_copy_(1, index, state.index_select(1, source))
+
+
+def _launched(state: Tensor, src: Tensor, dst: Tensor) -> bool:
+    from .triton.launch import run
+    from .triton.slots import MOST_PAIRS, plan_copy_slots
+
+    if src.shape[0] > MOST_PAIRS:
+        return False
+    if state.numel():
+        run(plan_copy_slots(state, src.contiguous(), dst.contiguous()))
+    return True

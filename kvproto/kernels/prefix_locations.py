@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .triton_devices import served_by_triton
+
 __all__ = ["prefix_locations"]
 
 
@@ -22,6 +24,17 @@ def prefix_locations(loc_2d: Tensor, commit_lens: Tensor) -> Tensor:
             f"loc_2d has shape {tuple(loc_2d.shape)} and commit_lens {tuple(commit_lens.shape)}: "
             "must be (requests, drafts) and (requests,); nothing was written"
         )
+    if served_by_triton(loc_2d):
+        return _launched(loc_2d, commit_lens)
     draft = torch.arange(loc_2d.shape[1], device=loc_2d.device)
     kept = draft < commit_lens.unsqueeze(1)
     return torch.where(kept, loc_2d, torch.zeros_like(loc_2d)).flatten()
+
+
+def _launched(loc_2d: Tensor, commit_lens: Tensor) -> Tensor:
+    from .triton.launch import run
+    from .triton.locations import plan_prefix_locations
+
+    found = loc_2d.new_empty(loc_2d.numel())
+    run(plan_prefix_locations(loc_2d, commit_lens, found))
+    return found

@@ -10,14 +10,13 @@ from torch import Tensor
 
 from kvproto.kernels import (
     LATENT_BLOCK,
-    gather_rows,
     load_latent_rows,
-    pack_latent_rows,
+    load_packed_latent_rows,
     packed_latent_width,
     store_latent_rows,
+    store_packed_latent_rows,
     store_rows,
     to_stored,
-    unpack_latent_rows,
 )
 
 __all__ = ["LatentFormat", "PackedLatent", "PlainLatent", "latent_format"]
@@ -95,13 +94,13 @@ class PackedLatent:
         return torch.bfloat16
 
     def store(self, target: Tensor, loc: Tensor, latent: Tensor, rope: Tensor) -> None:
-        store_rows(target, loc, pack_latent_rows(latent, rope))
+        store_packed_latent_rows(target, loc, latent, rope)
 
     def store_joined(self, target: Tensor, loc: Tensor, rows: Tensor) -> None:
         self.store(target, loc, rows[..., : self.rank], rows[..., self.rank :])
 
     def load(self, source: Tensor, loc: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        return unpack_latent_rows(gather_rows(source, loc), self.rank, dtype)
+        return load_packed_latent_rows(source, loc, self.rank, dtype)
 
 
 def latent_format(

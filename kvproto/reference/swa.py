@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from kvproto.kernels import check_locations
+from kvproto.kernels import peer_locations
 from kvproto.protocols import KVLeaf, WriteLocation
 
 from .composite_pool import CompositePool
@@ -106,15 +106,7 @@ class SWAPool(CompositePool):
                 "no full-to-window mapping is registered: the allocator has to call "
                 "register_mapping before window locations are used"
             )
-        flat = kv_indices.reshape(-1)
-        try:
-            peers = self._peers.index_select(0, flat.clamp(min=0)).to(torch.int64)
-        except IndexError:
-            check_locations(flat, self._full_slots)
-            raise
-        # The entry of location 0 is not looked at: no table can give the reserved slot a peer.
-        peers = torch.where(flat > 0, peers, flat.clamp(min=-1))
-        return peers.view(kv_indices.shape)
+        return peer_locations(self._peers, kv_indices)
 
     def _locations(self, place: LeafLayer, loc_info: Tensor | WriteLocation) -> Tensor:
         if isinstance(loc_info, Tensor):

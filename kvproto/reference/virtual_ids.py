@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from kvproto.kernels import paged_locations
 from kvproto.kernels.page_slots import pages_of, pages_touched
 from kvproto.protocols import SlotAllocator, require
 
@@ -90,11 +91,7 @@ class VirtualIds:
 
         :raises ValueError: for an `out` of another shape or dtype.
         """
-        last = self.full_v2p_page_table.shape[0]
-        pages = pages_of(loc, self.page_size)
-        inside = pages * ((pages >= 0) & (pages < last))
-        behind = self.full_v2p_page_table[inside]
-        found = (behind * self.page_size + loc % self.page_size) * (behind > 0)
+        found = paged_locations(self.full_v2p_page_table, loc, self.page_size)
         return found if out is None else _checked(out, found.shape).copy_(found)
 
     def translate_write_loc(

@@ -76,7 +76,7 @@ def rendered(results: Results) -> str:
 
 def _cells(group: list[tuple[Any, Any]]) -> tuple[str, ...]:
     found = [each for _, each in group]
-    aligned = [each for unit, each in group if min(unit) >= 16] or found
+    aligned = [each for unit, each in group if _least(unit) >= 16] or found
     cells = (
         len(group),
         max(each["registers"] for each in found),
@@ -84,7 +84,12 @@ def _cells(group: list[tuple[Any, Any]]) -> tuple[str, ...]:
         max(each["shared"] for each in found),
         min(each["load"] for each in aligned),
         min(each["store"] for each in aligned),
-        sum(min(unit) < 16 for unit, _ in group),
+        sum(_least(unit) < 16 for unit, _ in group),
         sum(each["narrow"] for each in found),
     )
     return tuple(str(cell) for cell in cells)
+
+
+def _least(unit: list[int]) -> int:
+    """What alignment allows; 0 is an access that is none of rows."""
+    return min(each for each in unit if each)

@@ -25,7 +25,7 @@ __all__ = ["mended", "wrong_reads"]
 @contextmanager
 def mended() -> Generator[None]:
     """Kernels that are interpreted in this block compute what compiled ones do."""
-    with as_compiled(), pytest.MonkeyPatch.context() as patch:
+    with as_compiled(), np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
         rounding = interpreter._convert_float
 
         def convert(data: Any, source: Any, target: Any, mode: Any) -> Any:
