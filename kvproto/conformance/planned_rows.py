@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import mul
 from typing import TypeAlias
@@ -20,7 +20,13 @@ from kvproto.protocols import (
 from .kv_bench import KVBench
 from .stored_rows import Side
 
-__all__ = ["expected_axes", "expected_elements", "inner_strides", "layers_with"]
+__all__ = [
+    "expected_axes",
+    "expected_elements",
+    "inner_strides",
+    "layers_with",
+    "rows_to_a_slot",
+]
 
 Offset: TypeAlias = Callable[[int], int]
 """Bytes from the axis's step 0 to step i."""
@@ -67,6 +73,14 @@ def layers_with(request: LeafRequest, name: str) -> list[int]:
             return [i for i, skips in zip(ids, shared, strict=True) if not skips]
         case _:
             return ids
+
+
+def rows_to_a_slot(request: LeafRequest, name: str, layer_ids: Sequence[int]) -> int:
+    """Rows of these layers to a slot of the device: of index rows and of dense layers one an id."""
+    if not isinstance(request, SparseIndexLeafRequest):
+        return 1
+    main = name in ("key", "value") and set(layer_ids) <= set(request.index_layer_ids)
+    return 1 if main else request.host_to_device_ratio
 
 
 def expected_axes(request: LeafRequest, bench: KVBench, field: Field) -> dict[str, int]:

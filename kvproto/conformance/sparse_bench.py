@@ -23,6 +23,11 @@ class SparseIndexBench(KVBench):
     # Narrower, and never assigned.
     request: SparseIndexLeafRequest  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    def slots_in(self, layer_id: int | None = None) -> int:
+        """Rows of the buffers of a layer: those of ids in a dense one."""
+        at = self.layer_ids[0] if layer_id is None else layer_id
+        return self.slots if at in self.request.index_layer_ids else self.request.id_slots
+
     def index_sides(self, layer_id: int) -> tuple[IndexSide, ...]:
         """What index rows a layer has: none, keys, or keys and values."""
         if layer_id in self.request.index_value_layer_ids:

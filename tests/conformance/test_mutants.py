@@ -92,12 +92,11 @@ DECLINED = (
     "no reference MLA leaf",
     "no reference DSA leaf",
     "no reference sparse-index leaf",
-    "no reference leaf of index rows with host_to_device_ratio",
     "page_envelope keeps every row at a multiple of 16 bytes",
     "vectorized_5d keeps 8 elements of 2 bytes together",
 )
-"""Rows that the reference has no leaf for: block scales of latents and beside index rows, index
-rows of ids, and widths of odd models."""
+"""Rows that the reference has no leaf for: block scales of latents and beside index rows, and
+widths of odd models."""
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from ..deployment_bench import DeploymentBench, is_built, on_cpu
 from ..law import law
 from ..oracle import regions_of
 from ..parts import Part
+from ..planned_rows import rows_to_a_slot
 from ..state_bench import named_tensors
 from .builder import BUILT
 
@@ -94,7 +95,9 @@ def _rows(part: Part) -> Iterator[tuple[str, int, int]]:
             got = region.page_count * region.page_size * request.index_kpool
             yield call, got, keyed * request.index_spans
         elif not region.by_request:
-            yield call, region.page_count * request.page_size, expected
+            more = rows_to_a_slot(request, region.fields[0].name, region.layer_ids)
+            got = region.page_count * request.page_size
+            yield call, got, tokens * more + request.page_size
     if regions is None:
         for layer_id in part.looked_at:
             for side in part.bench.sides:
