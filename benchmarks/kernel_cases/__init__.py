@@ -11,7 +11,9 @@ from . import (
     alloc_decode,
     alloc_extend,
     alloc_pages_pair,
+    convert_pages,
     gather_rows,
+    gather_tiled_rows,
     index_keys,
     latent_rows,
     locations,
@@ -19,6 +21,7 @@ from . import (
     slots,
     store_fp8_row_sets,
     store_row_sets,
+    store_tiled_rows,
 )
 from .case import Case, Inputs, Place, tensors_of
 
@@ -28,14 +31,17 @@ _MODULES = (
     alloc_decode,
     alloc_extend,
     alloc_pages_pair,
-    index_keys,
+    convert_pages,
     gather_rows,
+    gather_tiled_rows,
+    index_keys,
     latent_rows,
     locations,
     move_row_sets,
     slots,
     store_fp8_row_sets,
     store_row_sets,
+    store_tiled_rows,
 )
 
 

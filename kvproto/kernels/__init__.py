@@ -8,6 +8,7 @@ from .alloc_extend import alloc_extend
 from .alloc_extend_pair import alloc_extend_pair
 from .alloc_pages_pair import alloc_pages_pair
 from .clear_slots import clear_slots
+from .convert_pages import convert_pages
 from .copy_slots import copy_slots
 from .dequantise_fp4 import dequantise_fp4
 from .dequantise_mxfp8 import dequantise_mxfp8
@@ -64,6 +65,7 @@ __all__ = [
     "alloc_pages_pair",
     "check_locations",
     "clear_slots",
+    "convert_pages",
     "copy_slots",
     "dequantise_fp4",
     "dequantise_mxfp8",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .row_tiles import RowTiles
+from .triton_devices import served_by_triton
 
 __all__ = ["gather_tiled_rows"]
 
@@ -15,5 +16,12 @@ def gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles) -> Tensor:
     `source` is dense, all pages of a layer. A location of 0 or below reads the reserved slot,
     which is zero; `loc` is `[n]`, int32 or int64, in range.
     """
+    if served_by_triton(source):
+        from .triton.gather_tiled_rows import plan_gather_tiled_rows
+        from .triton.launch import run
+
+        out = source.new_empty(loc.shape[0], tiles.row_elements)
+        run(plan_gather_tiled_rows(source, loc, tiles, out))
+        return out
     units = source.view(-1, tiles.unit)
     return units.index_select(0, tiles.units(loc.clamp(min=0))).view(-1, tiles.row_elements)

@@ -22,7 +22,8 @@ class RowTiles:
     Slot `s` is token `s % page_size` of page `s // page_size`. An index along an axis is a
     mixed-radix number in the tiles of that axis; the order of `row` is that of a row as callers
     give it (head after head). `unit` is how many elements lie together in every row: copies move
-    so many at a time.
+    so many at a time. `steps` is `row` in units, the last of its levels those that follow
+    each other.
     """
 
     page_stride: int
@@ -31,7 +32,7 @@ class RowTiles:
     page_size: int = field(init=False)
     row_elements: int = field(init=False)
     unit: int = field(init=False)
-    _steps: Tiles = field(init=False)
+    steps: Tiles = field(init=False)
 
     def __post_init__(self) -> None:
         dense, outer = 1, [tile for tile in self.row if tile[0] > 1]
@@ -43,7 +44,7 @@ class RowTiles:
         object.__setattr__(self, "page_size", prod(extent for extent, _ in self.token))
         object.__setattr__(self, "row_elements", prod(extent for extent, _ in self.row))
         object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "_steps", steps)
+        object.__setattr__(self, "steps", steps)
 
     def units(self, slots: Tensor) -> Tensor:
         """`[n * units of a row]` int64, row after row: the units that `[n]` slots consist of.
@@ -62,7 +63,7 @@ class RowTiles:
     def _along_a_row(self, device: torch.device) -> Tensor:
         """Where the units of a row are, from its first, in the row's own order."""
         at = torch.zeros(1, dtype=torch.int64, device=device)
-        for extent, stride in self._steps:
+        for extent, stride in self.steps:
             along = torch.arange(extent, device=device) * stride
             at = (at.unsqueeze(-1) + along).flatten()
         return at

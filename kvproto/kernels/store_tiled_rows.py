@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .locations import check_locations
 from .row_tiles import RowTiles
+from .triton_devices import served_by_triton
 
 __all__ = ["store_tiled_rows"]
 
@@ -16,11 +17,18 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
 
     `target` is dense, all pages of a layer, its slot 0 zero; `rows` is `[n, ...]` in the logical
     order of `tiles.row`, of the same dtype and any strides. `loc` and what happens to duplicates
-    are as in `store_rows`: one row wins whole. Fixed-shape: dropped rows are zeros for slot 0.
+    are as in `store_rows`: one row wins whole, in a kernel each of its accesses. Fixed-shape:
+    dropped rows are zeros for slot 0; a kernel does not touch it, and drops locations past the end.
 
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
     check_locations(loc, target.numel() // tiles.row_elements)
+    if served_by_triton(target):
+        from .triton.launch import run
+        from .triton.store_tiled_rows import plan_store_tiled_rows
+
+        run(plan_store_tiled_rows(target, loc, rows, tiles))
+        return
     units = target.view(-1, tiles.unit)
     given = rows.reshape(loc.shape[0], tiles.row_elements)
     kept = torch.where((loc > 0).unsqueeze(-1), given, torch.zeros_like(given[:1]))

@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kvproto.kernels import RowTiles, gather_tiled_rows, move_tiled_rows, store_tiled_rows
+from kvproto.kernels import (
+    RowTiles,
+    convert_pages,
+    gather_tiled_rows,
+    move_tiled_rows,
+    store_tiled_rows,
+)
+from tests.kernels.conftest import INTERPRETED
+
+EXAMPLES = 5 if INTERPRETED else 25
+
+pytestmark = pytest.mark.usefixtures("host_or_device")
 
 PAGES, PAGE, HEADS, WIDTH, X = 3, 8, 3, 8, 4
 SLOTS = PAGES * PAGE
@@ -81,7 +92,7 @@ def seen(flat: Tensor, layout: str) -> Tensor:
 
 
 @layouts
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(LOCATIONS, INDEX_DTYPES)
 def test_store_follows_the_model(layout: str, locations: list[int], dtype: torch.dtype) -> None:
     flat, rows = torch.zeros(SLOTS * ROW), rows_of(len(locations))
@@ -96,7 +107,7 @@ def test_store_follows_the_model(layout: str, locations: list[int], dtype: torch
 
 
 @layouts
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(LOCATIONS, INDEX_DTYPES)
 def test_gather_follows_the_model(layout: str, locations: list[int], dtype: torch.dtype) -> None:
     flat = torch.arange(SLOTS * ROW).float()
@@ -108,7 +119,7 @@ def test_gather_follows_the_model(layout: str, locations: list[int], dtype: torc
 
 
 @layouts
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(st.data(), INDEX_DTYPES)
 def test_move_reads_all_sources_first(layout: str, data: st.DataObject, dtype: torch.dtype) -> None:
     targets = data.draw(st.lists(st.integers(-1, SLOTS - 1), max_size=8, unique=True))
@@ -147,3 +158,56 @@ def test_pages_may_lie_apart_and_past_32_bits() -> None:
     found = tiles.units(torch.tensor([2 * PAGE + 1], dtype=torch.int32))
     first = (2 << 31) // WIDTH + 1
     assert found.tolist() == [first, first + PAGE, first + 2 * PAGE]
+
+
+@pytest.mark.parametrize("into", LAYOUTS)
+@layouts
+@settings(deadline=None, max_examples=EXAMPLES // 5)
+@given(st.permutations(range(-1, PAGES)), INDEX_DTYPES)
+def test_converted_pages_hold_the_same_rows(
+    layout: str, into: str, targets: list[int], dtype: torch.dtype
+) -> None:
+    """What goes to page 0 or nowhere is dropped; what comes from there is page 0."""
+    old, new = torch.arange(1.0, SLOTS * ROW + 1), -torch.arange(1.0, SLOTS * ROW + 1)
+    given_rows, before = seen(old, layout), seen(new, into)
+    sources = torch.tensor([2, -1, 1, 2], dtype=dtype)
+    tiles = LAYOUTS[layout][1], LAYOUTS[into][1]
+    convert_pages(old, tiles[0], sources, new, tiles[1], torch.tensor(targets, dtype=dtype))
+    expected = before.view(PAGES, PAGE, HEADS, WIDTH).clone()
+    for source, target in zip(sources.tolist(), targets, strict=True):
+        if target > 0:
+            expected[target] = given_rows.view(PAGES, PAGE, HEADS, WIDTH)[max(source, 0)]
+    assert torch.equal(seen(new, into), expected.view(SLOTS, HEADS, WIDTH))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int64])
+def test_pages_of_any_dtype_are_converted(dtype: torch.dtype) -> None:
+    old = torch.arange(SLOTS * ROW).remainder(50).to(dtype)
+    new, pages = torch.zeros(SLOTS * ROW).to(dtype), torch.tensor([1, 2])
+    tiles = LAYOUTS["nhd"][1], LAYOUTS["packed values"][1]
+    convert_pages(old, tiles[0], pages, new, tiles[1], pages)
+    moved, rows = (
+        seen(each.float(), layout) for each, layout in ((new, "packed values"), (old, "nhd"))
+    )
+    assert torch.equal(moved[PAGE:], rows[PAGE:])
+    assert not moved[:PAGE].any()
+
+
+def test_pages_that_are_not_alike_are_refused() -> None:
+    old, new, one = torch.zeros(SLOTS * ROW), torch.ones(SLOTS * ROW), torch.tensor([1])
+    tiles = LAYOUTS["nhd"][1]
+    wider = RowTiles(PAGE * 2 * ROW, ((PAGE, 2 * ROW),), ((2 * ROW, 1),))
+    with pytest.raises(
+        ValueError, match=r"pages of 8 rows of 24 for torch\.float32 pages of 8 rows"
+    ):
+        convert_pages(old, tiles, one, new, wider, one)
+    with pytest.raises(ValueError, match="must be alike"):
+        convert_pages(old, tiles, one, new.bfloat16(), tiles, one)
+    with pytest.raises(ValueError, match=r"\(1,\) sources for \(2,\) targets"):
+        convert_pages(old, tiles, one, new, tiles, torch.tensor([1, 2]))
+    apart = RowTiles(2 * PAGE * ROW, ((PAGE, ROW),), ((ROW, 1),))
+    with pytest.raises(ValueError, match="lie 384 apart, served are dense ones"):
+        convert_pages(old, apart, one, new, tiles, one)
+    with pytest.raises(IndexError, match="past the last row 2"):
+        convert_pages(old, tiles, one, new, tiles, torch.tensor([3]))
+    assert (new == 1).all()

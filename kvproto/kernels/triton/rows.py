@@ -13,6 +13,7 @@ from torch import Tensor
 from .launch import next_power_of_2
 
 __all__ = [
+    "BLOCK_BYTES",
     "WIDEST",
     "CastShape",
     "RowShape",
@@ -20,6 +21,7 @@ __all__ = [
     "cast_shape",
     "row_shape",
     "rows_of_a_tile",
+    "scaled",
     "walked",
     "word_type",
 ]
@@ -29,7 +31,7 @@ WIDEST = 16
 
 _WORDS = {8: tl.int64, 4: tl.int32, 2: tl.int16, 1: tl.int8}
 
-_BLOCK_BYTES = 4096
+BLOCK_BYTES = 4096
 """Of a row that a program has in registers at a time."""
 
 
@@ -104,8 +106,15 @@ def cast_shape(target: Tensor, given: Tensor, operation: str) -> CastShape:
     load = gcd(given.data_ptr(), WIDEST, *(each * size for each in strides))
     pitch = target.stride(0)
     store = gcd(target.data_ptr(), WIDEST, *(each * target.itemsize for each in (pitch, width)))
-    block = min(next_power_of_2(width), _BLOCK_BYTES // 2)
+    block = min(next_power_of_2(width), BLOCK_BYTES // 2)
     return CastShape(pitch, width, inner, outer, max(1, load // size), block, load, store)
+
+
+def scaled(shape: RowShape, word: int) -> RowShape:
+    """The same in words of so many bytes, of which its own are a multiple."""
+    times = shape.WORD // word
+    pitch, width, inner, outer, unit = (each * times for each in shape[:5])
+    return RowShape(pitch, width, inner, outer, unit, shape.BLOCK * times, word)
 
 
 def address(tensor: Tensor, word: int) -> Any:
@@ -139,7 +148,7 @@ def _row_shape(
     unit = gcd(aligned, given[0] * itemsize, *(each * itemsize for each in elements))
     word = min(unit, 8)
     pitch, width, inner, outer = (each * itemsize // word for each in elements)
-    block = min(next_power_of_2(width), _BLOCK_BYTES // word)
+    block = min(next_power_of_2(width), BLOCK_BYTES // word)
     return RowShape(pitch, width, inner, outer, unit // word, block, word)
 
 

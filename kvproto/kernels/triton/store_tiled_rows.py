@@ -1,0 +1,76 @@
+"""Write rows to locations of a tiled buffer."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..row_tiles import RowTiles
+from .launch import Launch, the_device
+from .rows import address, row_shape, rows_of_a_tile, scaled, walked
+from .tiles import along_row, along_tokens, run_bytes, tile_shape, tile_word
+
+__all__ = ["plan_store_tiled_rows", "store_tiled_rows_kernel"]
+
+_TILE_BYTES = 4096
+
+
+@triton.jit(do_not_specialize=["n", "slots"])
+def store_tiled_rows_kernel(
+    target,
+    loc,
+    n,
+    slots,
+    rows,
+    rows_pitch,
+    LOC_PITCH: tl.constexpr,
+    TILES: tl.constexpr,
+    SHAPE: tl.constexpr,
+    TOKENS: tl.constexpr,
+):
+    """A program has `TOKENS` rows; what is dropped is neither read. `rows_pitch` is in units."""
+    token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
+    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    kept = (slot > 0) & (slot < slots)
+    page = slot // TILES.PAGE
+    first = page * TILES.PAGE_STRIDE + along_tokens(slot - page * TILES.PAGE, TILES)
+    into = target + first[:, None]
+    source = rows + token[:, None] * rows_pitch * SHAPE.UNIT
+    for start in tl.static_range(0, SHAPE.WIDTH, SHAPE.BLOCK):
+        column = start + tl.arange(0, SHAPE.BLOCK)
+        mask = kept[:, None] & (column < SHAPE.WIDTH)[None, :]
+        place = (column // SHAPE.INNER) * SHAPE.OUTER + column % SHAPE.INNER
+        words = tl.load(source + place[None, :], mask=mask)
+        tl.store(into + along_row(column, TILES)[None, :], words, mask=mask)
+
+
+def plan_store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles) -> Launch:
+    """What `store_tiled_rows` does, for locations that it has checked; rows are not empty."""
+    rows = walked(rows)
+    dense = target.view(-1, *rows.shape[1:])
+    shape = row_shape(dense, rows, "store_tiled_rows")
+    word = min(shape.WORD, tile_word(target, tiles))
+    shape = scaled(shape, word)
+    n, tokens = loc.shape[0], rows_of_a_tile(_TILE_BYTES, shape.row_bytes)
+    return Launch(
+        kernel=store_tiled_rows_kernel,
+        grid=(triton.cdiv(n, tokens),),
+        arguments={
+            "target": address(target, word),
+            "loc": loc,
+            "n": n,
+            "slots": dense.shape[0],
+            "rows": address(rows, word),
+            "rows_pitch": rows.stride(0) * rows.itemsize // shape.unit_bytes,
+        },
+        constants={
+            "LOC_PITCH": loc.stride(0),
+            "TILES": tile_shape(tiles, target.itemsize, word),
+            "SHAPE": shape,
+            "TOKENS": tokens,
+        },
+        device=the_device("store_tiled_rows", [target, loc, rows]),
+        unit=shape.unit_bytes,
+        store_unit=min(run_bytes(target, tiles), tiles.unit * target.itemsize),
+    )
