@@ -57,6 +57,7 @@ def compressed_plan(
     return PoolPlan(
         model_type=shape.model_type,
         layers=(layers.start, layers.stop),
+        context_len=context_len(shape, options),
         cache_bytes=budget.cache_bytes,
         bytes_per_token=0,
         tokens=tokens,

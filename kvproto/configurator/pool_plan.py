@@ -55,7 +55,8 @@ model's windows, or each at the number of its location (`own`)."""
 class PoolPlan:
     """What one pipeline stage of a model builds on one device; pure data.
 
-    `layers` are the stage's global ids, from the first to one past the last. `pool` is None for
+    `layers` are the stage's global ids, from the first to one past the last. `context_len` is the
+    longest context that is served, in tokens. `pool` is None for
     a stage whose layers keep nothing. `state` is the recurrent state, which the rows of
     `request_pool` have slots of, and which is a part of `pool` unless that is a window pair.
     `draft` is the pool of the layers that predict ahead, a leaf or a window pair: it spans every
@@ -68,6 +69,7 @@ class PoolPlan:
 
     model_type: str
     layers: tuple[int, int]
+    context_len: int
     cache_bytes: int
     bytes_per_token: int
     tokens: Tokens

@@ -89,7 +89,7 @@ def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
 
 def _contexts(plan: PoolPlan) -> int:
     """How many requests of the longest context the tokens are enough for, rounded down."""
-    return plan.tokens.capacity // plan.request_pool.max_context_len
+    return plan.tokens.capacity // plan.context_len
 
 
 def _bar(plan: PoolPlan) -> Text:
