@@ -33,6 +33,12 @@ from .prefix_locations import prefix_locations
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .row_tiles import RowTiles, Tiles
+from .store_block_scaled_rows import (
+    BlockScheme,
+    BlockSet,
+    quantise_blocks,
+    store_block_scaled_rows,
+)
 from .store_fp8_row_sets import store_fp8_row_sets
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
@@ -52,6 +58,8 @@ __all__ = [
     "LATENT_BLOCK",
     "MINIMUM_TRITON",
     "MXFP8_BLOCK",
+    "BlockScheme",
+    "BlockSet",
     "DecodedTokens",
     "FP4Scales",
     "IndexLayout",
@@ -91,8 +99,10 @@ __all__ = [
     "peer_locations",
     "pool_index_keys",
     "prefix_locations",
+    "quantise_blocks",
     "quantise_fp4",
     "quantise_mxfp8",
+    "store_block_scaled_rows",
     "store_fp8_row_sets",
     "store_index_keys",
     "store_interleaved_scales",

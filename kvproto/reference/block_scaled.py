@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows, prefix_locations, store_row_sets
+from kvproto.kernels import move_rows, prefix_locations
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import (
     AttentionLayer,
@@ -21,6 +21,7 @@ from kvproto.protocols import (
 from kvproto.protocols.layout import ElementType
 
 from .block_layout import element_region, scale_region
+from .block_rows import BlockRows, BlockTarget, store_block_rows
 from .given_rows import given_rows
 from .host_rows import HostRows, check_copied, check_rows, copy_rows_to_host, load_rows_from_host
 from .layers import OwnedLayers
@@ -88,8 +89,8 @@ class BlockScaledLeaf(RowLeaf):
         """Bytes of a head's row of `width` elements."""
 
     @abstractmethod
-    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:
-        """Element bytes and scale bytes of `[n, heads, width]` rows of a layer by local index."""
+    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> BlockRows:
+        """What is stored of `[n, heads, width]` rows of a layer by local index."""
 
     def _scale_zeros(self, scales: ScalesOfTokens) -> list[Tensor]:
         shape = scales.shape(self.size + self.page_size)
@@ -127,12 +128,11 @@ class BlockScaledLeaf(RowLeaf):
         n, heads = loc.shape[0], self.head_num
         keys = given_rows(cache_k, n, heads, self.head_dim, "cache_k")
         values = given_rows(cache_v, n, heads, self.v_head_dim, "cache_v")
-        k_elements, k_scales = self._encode(local, "k", keys, k_scale)
-        v_elements, v_scales = self._encode(local, "v", values, v_scale)
-        sets = (self.k_buffer[local], k_elements), (self.v_buffer[local], v_elements)
-        store_row_sets(loc, sets)
-        self._k_scales.store(self._k_scale_bytes[local], loc, k_scales)
-        self._v_scales.store(self._v_scale_bytes[local], loc, v_scales)
+        k = BlockTarget(self.k_buffer[local], self._k_scale_bytes[local], self._k_scales)
+        v = BlockTarget(self.v_buffer[local], self._v_scale_bytes[local], self._v_scales)
+        k_rows = self._encode(local, "k", keys, k_scale)
+        v_rows = self._encode(local, "v", values, v_scale)
+        store_block_rows(loc, ((k, k_rows), (v, v_rows)))
 
     def set_kv_buffer_prefix_valid(
         self,

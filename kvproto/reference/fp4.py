@@ -7,10 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from kvproto.kernels import FP4_BLOCK, FP4Scales, dequantise_fp4, quantise_fp4
+from kvproto.kernels import FP4_BLOCK, FP4Scales, dequantise_fp4
 from kvproto.kernels.fp8 import Scale, checked_scale
 
 from .block_layout import block_traits
+from .block_rows import BlockRows, ToQuantise
 from .block_scaled import BlockScaledLeaf, Side
 from .elements import check_geometry
 from .layers import OwnedLayers
@@ -125,9 +126,9 @@ class FourBitLeaf(BlockScaledLeaf):
     def _row_bytes(self, width: int) -> int:
         return width // 2
 
-    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> BlockRows:
         own = self._own_scale(local, side) if scale is None else self._given_scale(scale)
-        return quantise_fp4(rows, self._scheme, own)
+        return ToQuantise(rows, self._scheme, own)
 
     def _given_scale(self, scale: float | Tensor) -> Tensor:
         checked = checked_scale(scale)

@@ -12,8 +12,7 @@ from kvproto.kernels import (
     FP8_DTYPES,
     dequantise_fp4,
     gather_rows,
-    quantise_fp4,
-    store_row_sets,
+    store_block_scaled_rows,
     to_fp8,
 )
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation, row_major
@@ -162,9 +161,8 @@ class MLAFP4Leaf(LatentCommit, RowLeaf):
         return local, loc
 
     def _store(self, local: int, loc: Tensor, rows: Tensor) -> None:
-        elements, scales = quantise_fp4(rows, _SCHEME, self._one)
-        sets = (self.kv_buffer[local], elements), (self.kv_scale_buffer[local], scales.squeeze(1))
-        store_row_sets(loc, sets)
+        targets = self.kv_buffer[local], self.kv_scale_buffer[local]
+        store_block_scaled_rows(loc, [(*targets, rows, self._one)], _SCHEME)
 
     def _read(self, elements: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         return dequantise_fp4(elements, scales.unsqueeze(1), _SCHEME, self._one, dtype)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproto.kernels import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
+from kvproto.kernels import MXFP8_BLOCK, mxfp8_elements
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols.traits import ScaleLayout
 
 from .block_layout import block_traits
+from .block_rows import BlockRows, Quantised, ToQuantise
 from .block_scaled import BlockScaledLeaf, Side
 from .elements import check_geometry
 from .layers import OwnedLayers
@@ -92,7 +93,7 @@ class MXFP8Leaf(BlockScaledLeaf):
     def _row_bytes(self, width: int) -> int:
         return width
 
-    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Side, rows: Tensor, scale: Scale) -> BlockRows:
         stored = rows.dtype == self.dtype
         if scale is None:
             if stored:
@@ -100,9 +101,10 @@ class MXFP8Leaf(BlockScaledLeaf):
                     f"cache_{side} is {self.dtype}, quantised already: pass its scales as "
                     f"{side}_scale, or rows of a wider type; nothing was written"
                 )
-            return quantise_mxfp8(rows)
+            return ToQuantise(rows, "mxfp8")
         scales = _given_scales(scale, rows, side)
-        return (rows.view(torch.uint8) if stored else mxfp8_elements(rows, scales)), scales
+        elements = rows.view(torch.uint8) if stored else mxfp8_elements(rows, scales)
+        return Quantised(elements, scales)
 
 
 def _given_scales(scale: Scale, rows: Tensor, side: Side) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from kvproto.kernels import quantise_mxfp8
 from kvproto.protocols import BufferRegion, Declined, MHALeafRequest, MLALeafRequest
 from kvproto.reference import FP4Leaf, MLAFP4Leaf, MXFP8Leaf, NVFP4Leaf
+from kvproto.reference.block_rows import BlockRows, Quantised
 from kvproto.reference.composite_pool import CompositePool
 from kvproto.reference.fp4 import FourBitLeaf
 from kvproto.reference.scale_layout import InterleavedScales
@@ -59,14 +60,14 @@ def _bytes(buffer: Tensor) -> Tensor:
 
 @blocks("scales.bytes")
 class BiasesTheExponentBy128(MXFP8Leaf):
-    def _encode(self, *arguments: Any) -> tuple[Tensor, Tensor]:
-        elements, scales = super()._encode(*arguments)
-        return elements, scales + 1
+    def _encode(self, *arguments: Any) -> BlockRows:
+        right = super()._encode(*arguments).quantised()
+        return Quantised(right.elements, right.scales + 1)
 
 
 @blocks("scales.bytes")
 class RoundsTiesUp(FP4Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
         exact = rows.float()
         largest = exact.abs().amax(-1, keepdim=True)
         nudged = (exact * (1 + 2.0**-20)).clamp(-largest, largest)
@@ -75,15 +76,15 @@ class RoundsTiesUp(FP4Leaf):
 
 @blocks("scales.bytes")
 class RoundsScalesDown(NVFP4Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
         return super()._encode(local, side, rows.float() * 0.97, scale)
 
 
 @blocks("leaf.write-read")
 class SwapsNibbles(FP4Leaf):
-    def _encode(self, *arguments: Any) -> tuple[Tensor, Tensor]:
-        elements, scales = super()._encode(*arguments)
-        return elements << 4 | elements >> 4, scales
+    def _encode(self, *arguments: Any) -> BlockRows:
+        right = super()._encode(*arguments).quantised()
+        return Quantised(right.elements << 4 | right.elements >> 4, right.scales)
 
 
 @blocks("leaf.write-read")
@@ -104,13 +105,13 @@ class ScalesSlotZero(MXFP8Leaf):
 
 
 class _CastsUnclamped(MXFP8Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
-        elements, scales = super()._encode(local, side, rows, scale)
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
+        right = super()._encode(local, side, rows, scale).quantised()
         if rows.dtype == self.dtype:
-            return elements, scales
-        powers = 2.0 ** (scales.float() - 127).repeat_interleave(32, -1)
+            return right
+        powers = 2.0 ** (right.scales.float() - 127).repeat_interleave(32, -1)
         beyond = (rows.float() / powers).abs() > 448
-        return torch.where(beyond, 0x7F, elements), scales
+        return Quantised(torch.where(beyond, 0x7F, right.elements), right.scales)
 
 
 @blocks("scales.saturates", source="alibaba/rtp-llm#1256")
@@ -125,26 +126,26 @@ class CastsGivenRowsUnclamped(_CastsUnclamped):
 
 @blocks("scales.given")
 class TakesScalesOfItsOwn(MXFP8Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
-        return quantise_mxfp8(rows)
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
+        return Quantised(*quantise_mxfp8(rows))
 
 
 @blocks("scales.given-refused")
 class ReadsNumbersAsScales(MXFP8Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
         own = scale if isinstance(scale, Tensor) else None
         return super()._encode(local, side, rows.to(torch.bfloat16) if own is None else rows, own)
 
 
 @blocks("scales.nan")
 class StoresNaNAsZero(FP4Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
         return super()._encode(local, side, rows.nan_to_num(), scale)
 
 
 @blocks("scales.tensor")
 class IgnoresTheTensorScale(FP4Leaf):
-    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> tuple[Tensor, Tensor]:
+    def _encode(self, local: int, side: Any, rows: Tensor, scale: Any) -> BlockRows:
         return super()._encode(local, side, rows, None)
 
 
@@ -173,6 +174,9 @@ class InterleavesTheOtherWay(MXFP8Leaf):
                 _PlainAtoms(self.head_num, width // 32, self.page_size)
                 for width in (self.head_dim, self.v_head_dim)
             )
+
+    def _encode(self, *arguments: Any) -> BlockRows:
+        return super()._encode(*arguments).quantised()
 
 
 @blocks("scales.door")
