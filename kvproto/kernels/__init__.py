@@ -9,6 +9,7 @@ from .alloc_extend_pair import alloc_extend_pair
 from .alloc_pages_pair import alloc_pages_pair
 from .clear_slots import clear_slots
 from .convert_pages import convert_pages
+from .copy_pages import PageOrder, by_layer, gather_pages, scatter_pages
 from .copy_slots import copy_slots
 from .dequantise_fp4 import dequantise_fp4
 from .dequantise_mxfp8 import dequantise_mxfp8
@@ -63,6 +64,7 @@ __all__ = [
     "DecodedTokens",
     "FP4Scales",
     "IndexLayout",
+    "PageOrder",
     "RowTiles",
     "TailRings",
     "Tiles",
@@ -71,6 +73,7 @@ __all__ = [
     "alloc_extend",
     "alloc_extend_pair",
     "alloc_pages_pair",
+    "by_layer",
     "check_locations",
     "clear_slots",
     "convert_pages",
@@ -80,6 +83,7 @@ __all__ = [
     "follow_platform",
     "gather_index_keys",
     "gather_interleaved_scales",
+    "gather_pages",
     "gather_rows",
     "gather_tiled_rows",
     "hadamard",
@@ -102,6 +106,7 @@ __all__ = [
     "quantise_blocks",
     "quantise_fp4",
     "quantise_mxfp8",
+    "scatter_pages",
     "store_block_scaled_rows",
     "store_fp8_row_sets",
     "store_index_keys",

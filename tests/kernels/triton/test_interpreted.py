@@ -9,7 +9,14 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "interpreted"
-SHARED = ("test_alloc.py", "test_index_pages.py", "test_rows.py", "test_tiled_rows.py")
+SHARED = (
+    "test_alloc.py",
+    "test_copy_pages.py",
+    "test_index_pages.py",
+    "test_latent_rows.py",
+    "test_rows.py",
+    "test_tiled_rows.py",
+)
 """Tests of `tests/kernels/` that are run on kernels too."""
 ROOT = Path(__file__).parents[3]
 
