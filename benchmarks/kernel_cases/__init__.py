@@ -23,6 +23,7 @@ from . import (
     store_block_scaled_rows,
     store_fp8_row_sets,
     store_row_sets,
+    store_sparse_index_rows,
     store_tiled_rows,
 )
 from .case import Case, Inputs, Place, tensors_of
@@ -45,6 +46,7 @@ _MODULES = (
     store_block_scaled_rows,
     store_fp8_row_sets,
     store_row_sets,
+    store_sparse_index_rows,
     store_tiled_rows,
 )
 

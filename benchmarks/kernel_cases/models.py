@@ -8,7 +8,16 @@ from kvproto.configurator.examples import example_config
 from kvproto.configurator.geometry import HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
 from kvproto.configurator.shape import ModelShape
 
-__all__ = ["MODELS", "Heads", "heads_of", "index_of", "latent_of", "layers_of", "state_of"]
+__all__ = [
+    "MODELS",
+    "SPARSE",
+    "Heads",
+    "heads_of",
+    "index_of",
+    "latent_of",
+    "layers_of",
+    "state_of",
+]
 
 MODELS = {
     "llama": 1,
@@ -25,6 +34,10 @@ MODELS = {
 """The examples of the configurator, each with a number of ranks that its heads are split over."""
 
 
+SPARSE = {"minimax_m3_vl": 2}
+"""An example whose layers have index rows beside keys and values, and its ranks."""
+
+
 class Heads(NamedTuple):
     """Heads of a rank, and the widths of their keys and values."""
 
@@ -38,7 +51,7 @@ def heads_of(model: str) -> Heads | None:
     geometry = _shape(model).attention
     if not isinstance(geometry, HeadGeometry):
         return None
-    heads = max(1, geometry.head_num // MODELS[model])
+    heads = max(1, geometry.head_num // (MODELS | SPARSE)[model])
     return Heads(heads, geometry.head_dim, geometry.v_head_dim)
 
 

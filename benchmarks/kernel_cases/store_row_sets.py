@@ -13,7 +13,7 @@ from kvproto.kernels import store_row_sets
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
 
-__all__ = ["cases"]
+__all__ = ["cases", "moved", "planned", "stored_by_torch"]
 
 Sets = list[tuple[Tensor, Tensor]]
 
@@ -45,22 +45,25 @@ def _case(shape: str, heads: Heads, dtype: torch.dtype) -> Case:
         operation="store_row_sets",
         shape=shape,
         inputs=inputs,
-        plan=_plan,
+        plan=planned,
         call=store_row_sets,
-        moves=_moves,
-        plain=_plain,
+        moves=moved,
+        plain=stored_by_torch,
         goal=0.85,
     )
 
 
-def _plan(loc: Tensor, sets: Sets) -> list[Launch]:
+def planned(loc: Tensor, sets: Sets) -> list[Launch]:
+    """One launch."""
     return [plan_store_row_sets(loc, sets)]
 
 
-def _moves(loc: Tensor, sets: Sets) -> int:
+def moved(loc: Tensor, sets: Sets) -> int:
+    """Bytes of locations, and of all rows twice."""
     return loc.nbytes + 2 * sum(rows.nbytes for _, rows in sets)
 
 
-def _plain(loc: Tensor, sets: Sets) -> None:
+def stored_by_torch(loc: Tensor, sets: Sets) -> None:
+    """Set after set."""
     for target, rows in sets:
         target.index_put_((loc,), rows)

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.kernels import store_row_sets
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, LayerTransferCounter, PoolTraits, WriteLocation
 
 from .elements import check_geometry
-from .head_rows import HeadRows
+from .head_rows import HeadRows, store_head_rows
 from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 from .mha_layout import mha_traits
@@ -260,8 +259,7 @@ class SparseIndexLeaf(PartedRows):
         raise ValueError(f"layer_id={layer_id} has no index rows here, the layers {kept} have")
 
     def _store(self, loc_info: Tensor | WriteLocation, rows: Sequence[HeadRows]) -> None:
-        loc = locations_of(loc_info)
-        store_row_sets(loc, [each.stored(loc.shape[0]) for each in rows])
+        store_head_rows(locations_of(loc_info), rows)
 
     def get_sparse_kv_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The main rows of the sparse layers by page: their keys, then their values."""
