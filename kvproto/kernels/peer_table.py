@@ -11,7 +11,15 @@ from torch import Tensor
 
 from .page_slots import pages_of
 
-__all__ = ["last_peers", "pair_peers", "peer_pages", "unpair_locations", "unpair_pages"]
+__all__ = [
+    "drop_without_source",
+    "last_peers",
+    "no_peers",
+    "pair_peers",
+    "peer_pages",
+    "unpair_locations",
+    "unpair_pages",
+]
 
 
 def last_peers(table: Tensor, last_loc: Tensor, page_size: int) -> Tensor:
@@ -39,6 +47,16 @@ def peer_pages(by_page: Tensor, pages: Tensor) -> Tensor:
     """
     peers = by_page.index_select(0, _inside(by_page, pages)).amax(1)
     return pages_of(peers, by_page.shape[1])
+
+
+def no_peers(loc: Tensor) -> Tensor:
+    """What a space without a table says: 0, and -1 below 0, int64, the shape of `loc`."""
+    return loc.clamp(min=-1, max=0).to(torch.int64)
+
+
+def drop_without_source(targets: Tensor, sources: Tensor) -> Tensor:
+    """Targets, 0 where the source of the same place is 0 or below. Fixed-shape."""
+    return torch.where(sources > 0, targets, 0)
 
 
 def unpair_locations(table: Tensor, loc: Tensor) -> None:

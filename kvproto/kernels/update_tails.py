@@ -35,6 +35,11 @@ class TailRings(NamedTuple):
         for ring, given in zip(self, (keys, scores), strict=True):
             store_rows(ring.view(-1, ring.shape[2]), loc, given.to(ring.dtype))
 
+    def fill(self, row: Tensor, start: int, keys: Tensor, scores: Tensor) -> None:
+        """Store `[n, width]` tokens from position `start` on in a row, `[1]`; row 0 drops them."""
+        positions = torch.arange(keys.shape[0], device=self.keys.device) + start
+        self.store(torch.where(row > 0, self.locations(row, positions), 0), keys, scores)
+
     def load(self, loc: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and scores at such locations, one more axis of `width`."""
         keys, scores = (

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import DecodedTokens, TailRings, check_locations, update_tails
+from kvproto.kernels.pooled_slots import places_in_group, pooled_slots
 from kvproto.protocols import BufferRegion
 
 from .dsa import DSALeaf
@@ -62,11 +63,10 @@ class PooledDSALeaf(DSALeaf):
             )
 
     def _places(self, indices: Tensor) -> Tensor:
-        return indices.remainder(self.index_kpool)
+        return places_in_group(indices, self.index_kpool)
 
     def _index_slots(self, indices: Tensor) -> Tensor:
-        is_last = (indices > 0) & (self._places(indices) == self.index_kpool - 1)
-        return torch.where(is_last, indices.div(self.index_kpool, rounding_mode="floor"), 0)
+        return pooled_slots(indices, self.index_kpool)
 
     def get_cpu_copy(
         self,
@@ -194,8 +194,7 @@ class CompressedDSALeaf(PooledDSALeaf):
         if n_remain > rings.length:
             raise ValueError(f"n_remain={n_remain}: a ring holds {rings.length} tokens")
         row = _row(req_pool_idx, rings.keys.shape[0])
-        steps = torch.arange(n_remain, device=self.device) + dst_logical_start
-        rings.store(torch.where(row > 0, rings.locations(row, steps), 0), key_tail, score_tail)
+        rings.fill(row, dst_logical_start, key_tail, score_tail)
 
     def kpool_decode_update_index_cache(
         self,

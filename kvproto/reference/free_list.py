@@ -5,13 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvproto.kernels.page_owners import NOT_OWNED, claim_pages, lend_pages, owned_pages
+
 from .page_ring import PageRing
 
 __all__ = ["FreeList"]
-
-_OWNED = 0
-_NOT_OWNED = -(1 << 30)
-"""Below zero by more than any call frees pages, see `_claim`."""
 
 
 class FreeList:
@@ -47,7 +45,7 @@ class FreeList:
     def clear(self) -> None:
         """All pages are free; a group is over."""
         self._ring.fill()
-        self._state.fill_(_NOT_OWNED)
+        self._state.fill_(NOT_OWNED)
         self._returned: list[Tensor] = []
         self._waiting: list[Tensor] = []
         self._waiting_count = 0
@@ -73,7 +71,7 @@ class FreeList:
             return None
         pages = self._ring.first(n)
         self._ring.drop(n)
-        self._state.index_fill_(0, pages, _OWNED)
+        lend_pages(self._state, pages)
         return pages
 
     def release(self, pages: Tensor, *, as_set: bool = False) -> None:
@@ -113,7 +111,7 @@ class FreeList:
 
     def owns(self, pages: Tensor) -> Tensor:
         """bool, shaped like `pages`: which of them are owned; fixed-shape."""
-        return self._state.index_select(0, pages.clamp(0, self.capacity + 1)) == _OWNED
+        return owned_pages(self._state, pages)
 
     def _count_returned(self) -> None:
         if not self._returned:
@@ -133,19 +131,8 @@ class FreeList:
             self._ring.push_back(pages)
 
     def _claim(self, pages: Tensor) -> Tensor:
-        """Disown pages; the same with 0 where one was not owned, or stands there already.
-
-        Each place writes its number onto its page: of several places of one page one reads its
-        own number again. Less the state before, that is the number itself where the page was
-        owned, and larger than any number where not.
-        """
-        pages = pages.clamp(0, self.capacity + 1)
-        number = torch.arange(1, pages.shape[0] + 1, dtype=torch.int32, device=pages.device)
-        before = self._state.index_select(0, pages)
-        self._state.index_copy_(0, pages, number)
-        owned = self._state.index_select(0, pages).sub_(before) == number
-        self._state.index_fill_(0, pages, _NOT_OWNED)
-        return pages * owned
+        """Disown pages; the same with 0 where one was not owned, or stands there already."""
+        return claim_pages(self._state, pages)
 
     def _sort_in(self) -> None:
         pages = torch.cat((self._ring.first(self._ring.count), *self._waiting))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvproto.kernels import peer_locations
+
 __all__ = ["DeviceLocations"]
 
 
@@ -43,9 +45,7 @@ class DeviceLocations:
                 "no mapping to device slots is registered: the allocator has to call "
                 "register_mapping before device slots are used"
             )
-        found = table[indices.clamp(min=0)].to(torch.int64)
-        # What the table says of the reserved slot is not looked at.
-        return torch.where(indices > 0, found, indices.clamp(max=0, min=-1).to(torch.int64))
+        return peer_locations(table, indices)
 
     def translate_loc_from_full_to_hisparse_device(self, full_indices: Tensor, /) -> Tensor:
         """The same: full slots are compressed ones."""

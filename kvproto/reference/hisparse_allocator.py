@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from kvproto.kernels.distinct_pages import distinct_pages
 from kvproto.kernels.page_slots import page_slots, pages_of, pages_touched
 from kvproto.protocols import HiSparse, PagedAllocator, SlotAllocator, require
 
@@ -96,9 +97,9 @@ class DeviceSubsetAllocator(MappedPair):
                 f"need_size={need_size}: must be a multiple of page_size={self.page_size}, "
                 "not negative"
             )
-        pages = _in_order(pages_of(allocated_indices, self.page_size))
+        pages = distinct_pages(pages_of(allocated_indices, self.page_size))
         own = self._mapping.peer_pages(pages)
-        own = _in_order(own[own > 0])
+        own = distinct_pages(own[own > 0])
         kept, surplus = own[: need_size // self.page_size], own[need_size // self.page_size :]
         more = self.hisparse_attn_allocator.alloc(need_size - kept.shape[0] * self.page_size)
         if more is None:
@@ -121,15 +122,3 @@ class DeviceSubsetAllocator(MappedPair):
         if ids is not None:
             self._mapping.unpair(ids)
         return ids
-
-
-def _in_order(pages: Tensor) -> Tensor:
-    """Each page once, where it stands first."""
-    found, inverse = cast(
-        "tuple[Tensor, Tensor]",
-        torch.unique(pages, return_inverse=True),  # pyright: ignore[reportUnknownMemberType]
-    )
-    places = torch.arange(pages.shape[0], device=pages.device)
-    first = places.new_full((found.shape[0],), pages.shape[0])
-    first.scatter_reduce_(0, inverse, places, "amin")
-    return found[first.argsort()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from kvproto.kernels.alloc_on_host import decoded_slots, extended_slots, without_repeats
 from kvproto.kernels.on_host import np
 
 from .host_free_list import HostFreeList
@@ -70,7 +71,7 @@ class HostPages(HostFreeList):
         if pages is None:
             return None
         lens = prefix_lens.numpy().astype(np.int64), seq_lens.numpy().astype(np.int64)
-        return _tensor(_continued(*lens, last_loc.numpy(), pages, self.page_size))
+        return _tensor(extended_slots(*lens, last_loc.numpy(), pages, self.page_size))
 
     def decode(self, seq_lens: Tensor, seq_lens_cpu: Tensor, last_loc: Tensor) -> Tensor | None:
         """A slot for the last token of each request; None and no change as above.
@@ -82,16 +83,11 @@ class HostPages(HostFreeList):
         pages = self.take(len(begins), expected=seq_lens.shape[0])
         if pages is None:
             return None
-        slots = np.add(last_loc.numpy(), 1, dtype=np.int64)
-        slots[begins] = pages * self.page_size
-        return _tensor(slots)
+        return _tensor(decoded_slots(last_loc.numpy(), begins, pages, self.page_size))
 
     def free_slots(self, slots: Tensor) -> None:
         """Take back every page that one of the slots is on, in ascending order."""
-        pages = self._pages_of(slots.numpy())
-        if len(pages) > 1:
-            pages = np.append(pages[:-1].compress(pages[1:] != pages[:-1]), pages[-1])
-        self.release(pages, as_set=True)
+        self.release(without_repeats(self._pages_of(slots.numpy())), as_set=True)
 
     def free_segment(self, slots: Tensor) -> None:
         """Take back the pages of consecutive tokens, of which the first begins one."""
@@ -115,27 +111,3 @@ class HostPages(HostFreeList):
 
 def _tensor(array: NDArray[np.integer]) -> Tensor:
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
-
-
-def _continued(
-    prefix_lens: NDArray[np.int64],
-    seq_lens: NDArray[np.int64],
-    last_loc: NDArray[np.integer],
-    new_pages: NDArray[np.int64],
-    page_size: int,
-) -> NDArray[np.int64]:
-    """`alloc_extend`, likewise by runs: what a request's last page takes, then its new pages."""
-    old_pages = -(-prefix_lens // page_size)
-    pages = -(-seq_lens // page_size) - old_pages
-    first = np.cumsum(pages + 1) - (pages + 1)
-    runs = len(new_pages) + len(pages)
-    fresh = np.ones(runs, np.bool_)
-    fresh[first] = False
-    lengths, starts = np.full(runs, page_size), np.empty(runs, np.int64)
-    lengths[first + pages] = seq_lens - (old_pages + pages - 1) * page_size
-    lengths[first] = np.minimum(old_pages * page_size, seq_lens) - prefix_lens
-    starts[first], starts[fresh] = last_loc + 1, new_pages * page_size
-    starts -= np.cumsum(lengths) - lengths
-    slots = np.repeat(starts, lengths)
-    slots += np.arange(len(slots))
-    return slots

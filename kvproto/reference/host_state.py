@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from kvproto.kernels import store_rows
+from kvproto.kernels.gather_slots import gather_slots
 
 __all__ = ["HostState", "copy_state_to_host", "load_state_from_host"]
 
@@ -23,8 +23,7 @@ class HostState:
 
 def copy_state_to_host(tensors: Sequence[Tensor], slots: Tensor) -> HostState:
     """Copy `[n]` slots of every tensor, `[layers, slots, ...]`; waits for the device."""
-    index = slots.clamp(min=0).to(torch.int64)
-    copies = tuple(tensor.index_select(1, index).to("cpu") for tensor in tensors)
+    copies = tuple(gather_slots(tensor, slots).to("cpu") for tensor in tensors)
     return HostState(copies, slots.shape[0])
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels.page_slots import page_slots, pages_of, pages_touched
+from kvproto.kernels.sharded_pages import pages_by_owner
 from kvproto.protocols import PageShard
 
 from .free_list import FreeList
@@ -161,9 +162,7 @@ class InterleavedAllocator:
 
     def _release(self, pages: Tensor, *, as_set: bool = False) -> None:
         """Each class is given all pages, those of others as its page 0, which nobody owns."""
-        local = torch.div(pages, self.shard_size, rounding_mode="floor")
-        owners = pages - local * self.shard_size
-        parts = [local * (owners == owner) for owner in range(self.shard_size)]
+        parts = pages_by_owner(pages, self.shard_size)
         if self.strict:
             self._refuse_strangers(pages, parts)
         for each, mine in zip(self._classes, parts, strict=True):

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import gather_rows, store_rows, to_fp8
+from kvproto.kernels.batch_slots import batch_slots
 from kvproto.protocols import AttentionLayer
 
 from .block_scaled import Side
 from .fp4 import FourBitLeaf
-from .workspace_rows import Placed, batch_places, decode_slots
+from .workspace_rows import Placed, batch_places
 
 __all__ = ["NVFP4Leaf"]
 
@@ -119,7 +120,7 @@ class NVFP4Leaf(FourBitLeaf):
         """The workspace holding all tokens of a decode batch, each at its own slot."""
         layer_id = layer.layer_id if layer_id_override is None else layer_id_override
         local = self._fenced(layer_id)
-        slots = decode_slots(req_to_token, req_pool_indices, seq_lens)
+        slots = batch_slots(req_to_token, req_pool_indices, seq_lens)
         for side, target in zip(_SIDES, self._dq_bytes, strict=True):
             store_rows(target, slots, self._as_fp8(local, side, slots))
         return self.get_dequant_workspace()

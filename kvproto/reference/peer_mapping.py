@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvproto.kernels import peer_locations
 from kvproto.kernels.peer_table import (
     last_peers,
     pair_peers,
@@ -34,7 +35,7 @@ class PeerMapping:
 
         :raises IndexError: on the CPU, for locations past the end.
         """
-        return self.table[loc.clamp(min=-1)]
+        return peer_locations(self.table, loc)
 
     def last_peers(self, last_loc: Tensor) -> Tensor:
         """The peer of each location; for one without, its place on the reserved page.

@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from kvproto.kernels.table_entries import set_entries
 from kvproto.protocols import LayerTransferCounter, StatePool, StateSlotAllocator, require
 
 from .request_pool import ReqToToken
@@ -131,10 +132,10 @@ class StateReqToToken(ReqToToken):
         where = where.to(self.device, non_blocking=True)
         mapping = self.req_index_to_mamba_index_mapping
         held = torch.stack([kv.mamba_pool_idx for kv in each])
-        mapping.index_copy_(0, where, held.to(mapping.dtype))
+        set_entries(mapping, where, held)
         if self._snapshots is not None:
             buffers = torch.stack([kv.mamba_ping_pong_track_buffer for kv in each])
-            self._snapshots.table.index_copy_(0, where, buffers)
+            set_entries(self._snapshots.table, where, buffers)
 
     def free_mamba_cache(
         self, req: Any, /, mamba_ping_pong_track_buffer_to_keep: int | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvproto.kernels.table_entries import without
+
 from .free_list import FreeList
 
 __all__ = ["StateSlots"]
@@ -62,7 +64,7 @@ class StateSlots:
         """With 0 in place of slots that are taken ahead: nobody owns them yet."""
         if not self._ahead:
             return slots
-        return slots.masked_fill(torch.isin(slots, torch.cat(self._ahead)), 0)
+        return without(slots, torch.cat(self._ahead))
 
     def alloc_group_begin(self, num_reqs: int, /) -> None:
         """Take a slot ahead for each of `num_reqs` calls of `alloc(1)`, if there are as many.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels.locations import check_pairs
+from kvproto.kernels.peer_table import drop_without_source
 from kvproto.protocols import (
     HostCopyable,
     KPoolTail,
@@ -70,7 +71,7 @@ class _Moves(SWAPool):
             return tgt_loc, src_loc
         targets = self.translate_loc_from_full_to_swa(tgt_loc)
         sources = self.translate_loc_from_full_to_swa(src_loc)
-        return torch.where(sources > 0, targets, 0), sources
+        return drop_without_source(targets, sources), sources
 
 
 class _Transfers(SWAPool):

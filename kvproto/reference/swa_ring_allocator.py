@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from kvproto.kernels.peer_table import no_peers
 from kvproto.protocols import (
     PagedAllocator,
     RequestPool,
@@ -100,7 +101,7 @@ class SWARingAllocator:
 
     def translate_loc_from_full_to_swa(self, kv_indices: Tensor, /) -> Tensor:
         """0, and -1 for negative locations, int64, same shape: no location has a peer."""
-        return kv_indices.clamp(min=-1, max=0).to(torch.int64)
+        return no_peers(kv_indices)
 
     def alloc(self, need_size: int, /) -> Tensor | None:
         """Whole pages of the full space, or None and no change where there are too few."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kvproto.kernels import paged_locations
 from kvproto.kernels.page_slots import pages_of, pages_touched
+from kvproto.kernels.table_entries import set_entries, take_entries
 from kvproto.protocols import SlotAllocator, require
 
 from .free_list import FreeList
@@ -81,9 +82,8 @@ class VirtualIds:
         pages = self._pages.take(need_size // self.page_size)
         if ids is None or pages is None:
             raise RuntimeError("the allocator of ids had fewer than its available_size() said")
-        self.full_v2p_page_table.index_copy_(
-            0, pages_of(ids[:: self.page_size], self.page_size), pages
-        )
+        lent = pages_of(ids[:: self.page_size], self.page_size)
+        set_entries(self.full_v2p_page_table, lent, pages)
         return ids
 
     def translate_kv_loc(self, loc: Tensor, /, *, out: Tensor | None = None) -> Tensor:
@@ -164,9 +164,7 @@ class VirtualIds:
         self.full_v2p_page_table.zero_()
 
     def _release(self, pages: Tensor) -> None:
-        pages = pages * ((pages >= 0) & (pages < self.full_v2p_page_table.shape[0]))
-        self._pages.release(self.full_v2p_page_table[pages])
-        self.full_v2p_page_table.index_fill_(0, pages, 0)
+        self._pages.release(take_entries(self.full_v2p_page_table, pages))
 
 
 def _checked(out: Tensor, shape: torch.Size) -> Tensor:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-__all__ = ["Placed", "as_numbers", "batch_places", "decode_slots"]
+__all__ = ["Placed", "as_numbers", "batch_places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +52,3 @@ def batch_places(
                 f"the batch reaches row {end - 1} of a workspace of {held} rows; split the batch"
             )
     return places
-
-
-def decode_slots(req_to_token: Tensor, rows: Tensor, seq_lens: Tensor) -> Tensor:
-    """The token slots of a decode batch, flat, padded with 0; fixed-shape, no host sync.
-
-    With `seq_lens` on the host the table is read as far as the longest sequence, else whole.
-    """
-    on_host = seq_lens.device.type == "cpu"
-    longest = int(seq_lens.max()) if on_host and seq_lens.numel() else req_to_token.shape[1]
-    device = req_to_token.device
-    slots = req_to_token[:, :longest].index_select(0, rows.to(device=device, dtype=torch.int64))
-    inside = torch.arange(slots.shape[1], device=device) < seq_lens.to(device).view(-1, 1)
-    return torch.where(inside, slots, 0).flatten()

@@ -15,6 +15,7 @@ from kvproto.kernels import (
     alloc_extend_pair,
     alloc_pages_pair,
 )
+from kvproto.kernels.alloc_on_host import decoded_slots, extended_slots
 from kvproto.kernels.page_slots import page_slots, pages_of
 
 pytestmark = pytest.mark.usefixtures("host_or_device")
@@ -63,6 +64,9 @@ def test_extend_follows_the_model(
     )
     assert found.dtype == torch.int64
     assert found.tolist() == expected
+    last = last_loc(requests, page_size)
+    arrays = prefix.numpy(), seq.numpy(), last.numpy(), pages.numpy()
+    assert extended_slots(*arrays, page_size).tolist() == expected
 
 
 @settings(deadline=None)
@@ -73,9 +77,13 @@ def test_decode_follows_the_model(prefixes: list[int], page_size: int, far: bool
     expected = [slot for slots in model(requests, page_size, new) for slot in slots]
     seq = torch.tensor([p + 1 for p in prefixes], dtype=torch.int64)
     pages = torch.tensor(new, dtype=torch.int64)
-    found = alloc_decode(seq, last_loc(requests, page_size), pages, page_size)
+    last = last_loc(requests, page_size)
+    found = alloc_decode(seq, last, pages, page_size)
     assert found.dtype == torch.int64
     assert found.tolist() == expected
+    begins = ((seq - 1) % page_size == 0).nonzero().flatten()
+    arrays = last.numpy(), begins.numpy(), pages.numpy()
+    assert decoded_slots(*arrays, page_size).tolist() == expected
 
 
 @given(st.lists(st.integers(-(1 << 40), 1 << 40)), PAGE_SIZES)
@@ -117,7 +125,7 @@ def paired(requests: list[tuple[int, int]], page_size: int, new: list[int]) -> d
 def test_extending_two_spaces_follows_the_model(
     requests: list[tuple[int, int]], page_size: int
 ) -> None:
-    new = [7 * n + 1 for n in range(new_pages(requests, page_size))]
+    new = [3 * n + 1 for n in range(new_pages(requests, page_size))]
     expected = [slot for slots in model(requests, page_size, new) for slot in slots]
     prefix = torch.tensor([p for p, _ in requests], dtype=torch.int64)
     seq = torch.tensor([p + e for p, e in requests], dtype=torch.int64)
