@@ -17,6 +17,7 @@ from kvproto.kernels import (
     load_index_keys,
     move_index_key_sets,
     store_index_keys,
+    store_quantised_index_keys,
 )
 from kvproto.kernels.index_page import KEY_TILE, SCALE_BYTES, key_tile
 from kvproto.kernels.triton.gather_index_keys import plan_gather_index_keys
@@ -24,6 +25,7 @@ from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.load_index_keys import plan_load_index_keys
 from kvproto.kernels.triton.move_index_keys import plan_move_index_keys
 from kvproto.kernels.triton.store_index_keys import plan_store_index_keys
+from kvproto.kernels.triton.store_quantised_index_keys import plan_store_quantised_index_keys
 
 __all__ = ["cases"]
 
@@ -78,6 +80,14 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plain=_plain_store,
     )
     yield Case(
+        operation="store_quantised_index_keys",
+        shape=kept.name,
+        inputs=lambda place: _fresh(kept, place),
+        plan=_plan_quantised,
+        call=_store_quantised,
+        moves=_moves_fresh,
+    )
+    yield Case(
         operation="load_index_keys",
         shape=kept.name,
         inputs=stored,
@@ -128,6 +138,30 @@ def _moved(kept: _Pages, place: Place) -> Inputs:
     targets, sources = place.locations(), place.locations()
     sources[::2] = targets.flip(0)[::2]
     return layers, targets, sources, kept.width, kept.layout
+
+
+def _fresh(kept: _Pages, place: Place) -> Inputs:
+    """Keys in bf16, beside another row of the same projection; scales of powers of two in tiles."""
+    rows = place.rows(2 * kept.width, dtype=torch.bfloat16)[:, kept.width :]
+    return kept.of(place), place.locations(), rows, kept.layout == "preshuffled", kept.layout
+
+
+def _plan_quantised(
+    pages: Tensor, loc: Tensor, rows: Tensor, round_scale: bool, layout: IndexLayout
+) -> list[Launch]:
+    return [plan_store_quantised_index_keys(pages, loc, rows, round_scale, layout)]
+
+
+def _store_quantised(
+    pages: Tensor, loc: Tensor, rows: Tensor, round_scale: bool, layout: IndexLayout
+) -> None:
+    store_quantised_index_keys(pages, loc, rows, round_scale=round_scale, layout=layout)
+
+
+def _moves_fresh(
+    pages: Tensor, loc: Tensor, rows: Tensor, round_scale: bool, layout: IndexLayout
+) -> int:
+    return loc.nbytes + rows.nbytes + rows.shape[0] * (rows.shape[1] + SCALE_BYTES)
 
 
 def _plan_store(

@@ -43,6 +43,7 @@ from .store_block_scaled_rows import (
 from .store_fp8_row_sets import store_fp8_row_sets
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
+from .store_quantised_index_keys import quantise_index_keys, store_quantised_index_keys
 from .store_row_sets import store_row_sets
 from .store_rows import store_rows
 from .store_tiled_rows import store_tiled_rows
@@ -105,6 +106,7 @@ __all__ = [
     "prefix_locations",
     "quantise_blocks",
     "quantise_fp4",
+    "quantise_index_keys",
     "quantise_mxfp8",
     "scatter_pages",
     "store_block_scaled_rows",
@@ -113,6 +115,7 @@ __all__ = [
     "store_interleaved_scales",
     "store_latent_rows",
     "store_packed_latent_rows",
+    "store_quantised_index_keys",
     "store_row_sets",
     "store_rows",
     "store_tiled_rows",

@@ -5,13 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .fp8 import to_fp8
 from .hadamard import hadamard
+from .store_quantised_index_keys import quantise_index_keys
 
-__all__ = ["pool_index_keys"]
-
-_LARGEST = 448.0  # of e4m3fn
-_SMALLEST_PEAK = 1e-4
+__all__ = ["pool_index_keys", "pooled_rows"]
 
 
 def pool_index_keys(
@@ -24,14 +21,14 @@ def pool_index_keys(
     it is rounded to bf16, rotated (`hadamard`), rounded again and stored as e4m3fn over the
     largest magnitude / 448, at least 1e-4 / 448, which `round_scale` rounds up to a power of two.
     """
+    return quantise_index_keys(pooled_rows(keys, scores, bias), round_scale=round_scale)
+
+
+def pooled_rows(keys: Tensor, scores: Tensor, bias: Tensor) -> Tensor:
+    """The keys that `pool_index_keys` quantises: float32 `[n, width]`, of numbers of bf16."""
     weights = torch.softmax(scores.to(torch.float32) + bias.to(torch.float32), dim=1)
     mean = (keys.to(torch.float32) * weights).sum(1)
-    rotated = _as_bf16(hadamard(_as_bf16(mean)))
-    scales = rotated.abs().amax(1, keepdim=True).clamp(min=_SMALLEST_PEAK) * (1 / _LARGEST)
-    if round_scale:
-        scales = torch.exp2(torch.ceil(torch.log2(scales)))
-    elements = to_fp8(rotated / scales, torch.float8_e4m3fn)
-    return elements.view(torch.uint8), scales.view(torch.uint8)
+    return _as_bf16(hadamard(_as_bf16(mean)))
 
 
 def _as_bf16(rows: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .locations import check_locations
-from .pool_index_keys import pool_index_keys
-from .store_index_keys import store_index_keys
+from .pool_index_keys import pooled_rows
+from .store_quantised_index_keys import store_quantised_index_keys
 from .store_rows import store_rows
 
 __all__ = ["DecodedTokens", "TailRings", "update_tails"]
@@ -99,8 +99,8 @@ def update_tails(
     slot = _index_slots(number, block_tables, index_page_size, group)
     slot = torch.where(counted & (place == group - 1), slot, 0)
     check_locations(slot, pages.shape[0] * index_page_size)
-    pooled = pool_index_keys(keys, scores, bias, round_scale=round_scale)
-    store_index_keys(pages, slot, *pooled)
+    pooled = pooled_rows(keys, scores, bias)
+    store_quantised_index_keys(pages, slot, pooled, round_scale=round_scale)
     rings.store(torch.where(counted, rings.locations(request, position), 0), *tokens[:2])
 
 

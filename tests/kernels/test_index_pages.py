@@ -17,6 +17,7 @@ from kvproto.kernels import (
     move_index_key_sets,
     move_index_keys,
     store_index_keys,
+    store_quantised_index_keys,
 )
 from tests.kernels.latent_oracle import index_page
 
@@ -221,3 +222,27 @@ def test_keys_of_any_strides() -> None:
     strided = keys.T.contiguous().T, scales.T.contiguous().T
     store_index_keys(pages, torch.tensor([70, 3]), *strided)
     assert all(map(torch.equal, load_index_keys(pages, torch.tensor([70, 3]), D), (keys, scales)))
+
+
+@pytest.mark.parametrize("round_scale", [False, True])
+@pytest.mark.parametrize("width", [128, 96, 5])
+def test_keys_are_quantised_as_they_are_stored(width: int, round_scale: bool) -> None:
+    """Against float64; zeros, tiny and huge keys, infinity saturated and NaN among them."""
+    made = torch.Generator().manual_seed(width)
+    rows = torch.randn(12, width, generator=made) * 2.0 ** torch.arange(-14, 10, 2).unsqueeze(1)
+    rows[2], rows[3], rows[4, 1] = 0.0, 1e-30, torch.nan
+    pages = torch.zeros(2, index_page_bytes(16, width), dtype=torch.uint8)
+    slots = torch.arange(3, 15)
+    store_quantised_index_keys(pages, slots, rows.bfloat16(), round_scale=round_scale)
+    keys, raw = load_index_keys(pages, slots, width)
+    scales = raw.view(torch.float32).double()
+    exact = rows.bfloat16().double()
+    assert scales[4].isnan()
+    assert keys[4].view(torch.float8_e4m3fn).float().isnan().all()
+    kept = torch.arange(12) != 4
+    peak = exact.abs().amax(1, keepdim=True).clamp(min=1e-4) / 448
+    wanted = torch.exp2(torch.ceil(torch.log2(peak))) if round_scale else peak
+    torch.testing.assert_close(scales[kept], wanted[kept], rtol=2e-7, atol=0.0)
+    read = keys.view(torch.float8_e4m3fn).double() * scales
+    step = torch.maximum(exact.abs() / 16, scales * 2.0**-10) * (1 + 1e-6)
+    assert ((read - exact).abs() <= step)[kept].all()

@@ -20,7 +20,15 @@ from kvproto.kernels.index_page import (
 from .launch import next_power_of_2
 from .rows import WIDEST
 
-__all__ = ["PartShape", "dense_tokens", "page_shapes", "place_in_page", "place_in_part", "within"]
+__all__ = [
+    "PartShape",
+    "dense_tokens",
+    "key_bytes_shape",
+    "page_shapes",
+    "place_in_page",
+    "place_in_part",
+    "within",
+]
 
 
 class PartShape(NamedTuple):
@@ -65,6 +73,19 @@ def page_shapes(
     return (
         _shape(place, 0, width, (tile, KEY_TILE if tile > 1 else width), key_unit),
         _shape(place, size * width, SCALE_BYTES, (1, SCALE_BYTES), scale_unit),
+    )
+
+
+def key_bytes_shape(keys: PartShape) -> PartShape:
+    """The keys counted in bytes, for a kernel that makes them one by one."""
+    word = keys.WORD
+    return keys._replace(
+        PITCH=keys.PITCH * word,
+        WIDTH=keys.WIDTH * word,
+        PIECE=keys.PIECE * word,
+        UNIT=keys.UNIT * word,
+        BLOCK=keys.BLOCK * word,
+        WORD=1,
     )
 
 

@@ -1,0 +1,65 @@
+"""Quantise index keys, a scale each, and write both to their pages."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .e8m0 import e8m0_at_least, e8m0_value
+from .fp8 import to_fp8
+from .index_page import SCALE_BYTES, IndexLayout, page_parts
+from .store_index_keys import store_index_keys
+from .triton_devices import served_by_triton
+
+__all__ = ["quantise_index_keys", "store_quantised_index_keys"]
+
+_LARGEST = 448.0  # of e4m3fn
+_SMALLEST_PEAK = 1e-4
+
+
+def quantise_index_keys(rows: Tensor, *, round_scale: bool) -> tuple[Tensor, Tensor]:
+    """The bytes of `[n, width]` keys as e4m3fn and of their float32 scales, `[n, 4]`; uint8 both.
+
+    A scale is the largest magnitude of its row / 448, at least 1e-4 / 448, which `round_scale`
+    rounds up to a power of two. An element is the quotient, to the nearest.
+    """
+    exact = rows.to(torch.float32)
+    scales = exact.abs().amax(1, keepdim=True).clamp(min=_SMALLEST_PEAK) * (1 / _LARGEST)
+    if round_scale:
+        scales = e8m0_value(e8m0_at_least(scales))
+    elements = to_fp8(exact / scales, torch.float8_e4m3fn)
+    return elements.view(torch.uint8), scales.view(torch.uint8)
+
+
+def store_quantised_index_keys(
+    pages: Tensor,
+    loc: Tensor,
+    rows: Tensor,
+    *,
+    round_scale: bool,
+    layout: IndexLayout = "token_rows",
+) -> None:
+    """`store_index_keys` of `quantise_index_keys(rows)`: in one launch, where a kernel does it.
+
+    That takes bfloat16, float16 or float32 and scales that lie aligned; otherwise the rows are
+    quantised first.
+
+    :raises ValueError: for pages that are not whole tiles, preshuffled; nothing is written.
+    """
+    page_parts(pages, rows.shape[1], layout)
+    scales_at = pages.shape[1] // (rows.shape[1] + SCALE_BYTES) * rows.shape[1]
+    is_aligned = not (pages.shape[1] | scales_at | pages.data_ptr()) % SCALE_BYTES
+    if is_aligned and rows.dtype.itemsize in (2, 4) and served_by_triton(pages):
+        _launch(pages, loc, rows, round_scale, layout)
+    else:
+        keys, scales = quantise_index_keys(rows, round_scale=round_scale)
+        store_index_keys(pages, loc, keys, scales, layout)
+
+
+def _launch(
+    pages: Tensor, loc: Tensor, rows: Tensor, round_scale: bool, layout: IndexLayout
+) -> None:
+    from .triton.launch import run
+    from .triton.store_quantised_index_keys import plan_store_quantised_index_keys
+
+    run(plan_store_quantised_index_keys(pages, loc, rows, round_scale, layout))
