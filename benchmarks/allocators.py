@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from statistics import median
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -65,6 +65,12 @@ def decode_batch(allocator: Any) -> Pair:
     return pair
 
 
+def translate(allocator: Any) -> Pair:
+    """Window locations of 4096 tokens, which stay."""
+    loc = torch.randperm(4096) + 16
+    return lambda: allocator.translate_loc_from_full_to_swa(loc)
+
+
 def _extend(allocator: Any, prefix: list[int], seq: list[int], last: list[int]) -> Pair:
     before, after, where = torch.tensor(prefix), torch.tensor(seq), torch.tensor(last)
     tokens = sum(seq) - sum(prefix)
@@ -75,25 +81,40 @@ def _extend(allocator: Any, prefix: list[int], seq: list[int], last: list[int]) 
     return pair
 
 
-CASES: Mapping[str, tuple[int, Callable[[Any], Pair]]] = {
-    "64 tokens, free": (1, token_64),
-    "4096 tokens, free": (16, paged_free),
-    "4096 tokens, free_segment": (16, paged_segment),
-    "alloc_extend 1 x 4096, free": (16, extend_one),
-    "alloc_extend 32 x 256, free": (16, extend_batch),
-    "alloc_decode 256, free 16": (16, decode_batch),
+class Case(NamedTuple):
+    """An allocation and the free of it, so that the state returns, in one space or in two."""
+
+    page_size: int
+    run: Callable[[Any], Pair]
+    spaces: Literal[1, 2] = 1
+
+    @property
+    def at_least(self) -> float:
+        """How many times as fast as sglang's it has to be."""
+        return PAGED_AT_LEAST if self.page_size > 1 and self.spaces == 1 else 1.0
+
+
+CASES: Mapping[str, Case] = {
+    "64 tokens, free": Case(1, token_64),
+    "4096 tokens, free": Case(16, paged_free),
+    "4096 tokens, free_segment": Case(16, paged_segment),
+    "alloc_extend 1 x 4096, free": Case(16, extend_one),
+    "alloc_extend 32 x 256, free": Case(16, extend_batch),
+    "alloc_decode 256, free 16": Case(16, decode_batch),
+    "window pair: 64 tokens, free": Case(1, token_64, 2),
+    "window pair: alloc_extend 32 x 256, free": Case(16, extend_batch, 2),
+    "window pair: translate 4096": Case(16, translate, 2),
 }
-"""Page size and what is repeated: an allocation and the free of it, so that the state returns."""
 
 
 def measure(rounds: int, with_sglang: bool) -> dict[str, Samples]:
     """Case -> allocator and size -> seconds of each round; all sizes and sides are interleaved."""
     torch.set_num_threads(1)  # Two threads on two busy cores measure the scheduler.
     found: dict[str, Samples] = {}
-    for name, (page_size, case) in CASES.items():
-        makers = _makers(page_size, with_sglang)
+    for name, case in CASES.items():
+        makers = _makers(case, with_sglang)
         pairs = {
-            f"{side} {size:.0e}": case(make(size // page_size * page_size))
+            f"{side} {size:.0e}": case.run(make(size // case.page_size * case.page_size))
             for side, make in makers.items()
             for size in SIZES
         }
@@ -101,19 +122,30 @@ def measure(rounds: int, with_sglang: bool) -> dict[str, Samples]:
     return found
 
 
-def _makers(page_size: int, with_sglang: bool) -> dict[str, Callable[[int], Any]]:
+def _makers(case: Case, with_sglang: bool) -> dict[str, Callable[[int], Any]]:
     from kvproto.reference.paged_allocator import PageAllocator
+    from kvproto.reference.swa_allocator import SWAPairAllocator
     from kvproto.reference.token_allocator import TokenAllocator
 
-    def ours(size: int) -> object:
+    page_size, pair = case.page_size, case.spaces == 2
+
+    def one(size: int) -> PageAllocator | TokenAllocator:
         if page_size == 1:
             return TokenAllocator(size, torch.bfloat16, "cpu", None, need_sort=False)
         return PageAllocator(size, page_size, torch.bfloat16, "cpu", None, need_sort=False)
 
+    def ours(size: int) -> object:
+        if not pair:
+            return one(size)
+        full, window = one(size), one(size)
+        return SWAPairAllocator(full_attn_allocator=full, swa_attn_allocator=window, kvcache=None)
+
     if not with_sglang:
         return {"kvproto": ours}
-    real = import_module("tests.interop.allocators").real_single
-    return {"sglang": lambda size: real(size, page_size), "kvproto": ours}
+    script = import_module("tests.interop.allocators")
+    if pair:
+        return {"sglang": lambda n: script.real_pair(n, n, page_size), "kvproto": ours}
+    return {"sglang": lambda n: script.real_single(n, page_size), "kvproto": ours}
 
 
 def main() -> int:
@@ -147,12 +179,12 @@ def _table(
         (
             f"{size:.0e}".replace("+0", ""),
             name,
-            str(page_size),
+            str(case.page_size),
             f"{median(samples[name][f'kvproto {size:.0e}']) * 1e6:.0f}",
             "" if (faster := _faster(samples[name], size)) is None else f"{faster:.1f}",
             f"{ratio(samples[name], f'kvproto {size:.0e}', f'kvproto {SIZES[0]:.0e}'):.2f}",
         )
-        for name, (page_size, _) in CASES.items()
+        for name, case in CASES.items()
         for size in SIZES
     ]
     return header, rows
@@ -166,12 +198,12 @@ def _faster(samples: Samples, size: int) -> float | None:
 def _missed(samples: Mapping[str, Samples]) -> list[str]:
     """The rows that miss what is demanded, by name."""
     lines: list[str] = []
-    for name, (page_size, _) in CASES.items():
-        least = PAGED_AT_LEAST if page_size > 1 else 1.0
+    for name, case in CASES.items():
         for size in SIZES:
             faster = _faster(samples[name], size)
-            if faster is not None and faster < least:
-                lines.append(f"{name} at {size:.0e}: {faster:.1f} times, wanted {least:.0f}")
+            if faster is not None and faster < case.at_least:
+                wanted = f"wanted {case.at_least:.0f}"
+                lines.append(f"{name} at {size:.0e}: {faster:.1f} times, {wanted}")
         growth = ratio(samples[name], f"kvproto {SIZES[-1]:.0e}", f"kvproto {SIZES[0]:.0e}")
         if growth > 2:
             lines.append(f"{name}: 1e7 slots take {growth:.1f} times as long as 1e5, wanted 2")
@@ -186,8 +218,8 @@ def _introduction(rounds: int) -> str:
 Each row allocates and frees what it allocated. sglang's allocator runs the same calls in the same
 process, on one thread and its native path; ours also refuses what is not owned, which sglang's
 does not look at. Demanded: at least as fast everywhere, {PAGED_AT_LEAST:.0f} times as fast with
-pages, and within twice its own time from 1e5 to 1e7 slots. Ratios are medians over interleaved
-rounds of one run, of the thread's own time.
+pages of one space, and within twice its own time from 1e5 to 1e7 slots. Ratios are medians over
+interleaved rounds of one run, of the thread's own time.
 
 At 1e5 slots sglang's list of free pages is 50 KB, and copying it on every free costs little. What
 ours spends on `free_segment` there is fixed: the calls, the allocation, and the check that every

