@@ -27,6 +27,7 @@ from .sizes_text import read_bytes
 __all__ = ["run"]
 
 _FLAGS = {
+    "cache_bytes": "--memory",
     "chunked_prefill_size=None": "--chunked-prefill 0",
     "context_len": "--context-len",
     "dcp_size": "--dcp",
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         for change in arguments.compare or ():
             plans.append((change, _plan(shape, _changed(arguments, change))))
     except PlanError as error:
-        raise BadInput(_in_flags(error)) from error
+        raise BadInput(_in_flags(error, arguments.memory)) from error
     except (ShapeError, BuildError) as error:
         raise BadInput(str(error)) from error
     if arguments.json:
@@ -80,12 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _in_flags(error: PlanError) -> str:
-    """What a plan says of its options, said of the command's."""
+def _in_flags(error: PlanError, memory: str) -> str:
+    """What a plan says of its options, said of the command's; of bytes, as they were typed."""
     option = _FLAGS.get(error.option, error.option)
+    value = memory if error.option == "cache_bytes" else error.value
     names = "|".join(name for name in _FLAGS if "_" in name)
     text = re.sub(rf"\b({names})\b", lambda name: _FLAGS[name[0]], f"{error.why}; {error.change}")
-    return f"{option}={error.value!r}: {text}"
+    return f"{option}={value!r}: {text}"
 
 
 def _print(plans: list[tuple[str, PoolPlan]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NoReturn
 
 from .context import context_len
 from .options import ServingOptions
@@ -13,8 +14,9 @@ from .shape import ModelShape
 from .stage_requests import StageRequests
 from .state_budget import StateSizes, check_state_fits, slots_per_request, state_sizes
 from .token_budget import Tokens, aligned, with_ratio
+from .window_demand import check_window, window_demand
 
-__all__ = ["common_state", "fewest_tokens", "requests_to_hold"]
+__all__ = ["common_state", "fewest_tokens"]
 
 
 def common_state(
@@ -37,7 +39,7 @@ def common_state(
     return sizes
 
 
-def requests_to_hold(
+def _requests_to_hold(
     state: StateSizes | None, options: ServingOptions, parallel: ParallelLayout
 ) -> int:
     """Requests whose contexts there must be tokens for, where tokens cost nothing."""
@@ -47,11 +49,12 @@ def requests_to_hold(
 
 
 def fewest_tokens(
-    fitting: Sequence[Tokens | None],
+    stages: Sequence[StageRequests],
+    cache_bytes: int,
+    state: StateSizes | None,
     shape: ModelShape,
     options: ServingOptions,
-    requests: int,
-    demand: int | None,
+    parallel: ParallelLayout,
 ) -> Tokens:
     """The tokens of the stage that fits the fewest, within what the options allow.
 
@@ -60,22 +63,38 @@ def fewest_tokens(
 
     :raises PlanError: where that is not one page, or the window pool holds no request.
     """
+    fitting = [stage.tokens(cache_bytes, state, shape, options, parallel) for stage in stages]
     stated = [tokens for tokens in fitting if tokens is not None]
+    requests = _requests_to_hold(state, options, parallel)
     enough = options.max_total_tokens or context_len(shape, options) * requests
     free = Tokens(aligned(enough, options.page_size), 0)
     fewest = min(stated, key=lambda tokens: tokens.capacity) if stated else free
     cap = options.max_total_tokens
     if cap is not None and cap < fewest.capacity:
+        demand = window_demand(options, parallel, shape.window) if shape.window else None
         fewest = _capped(fewest, cap, options, demand)
     if not fewest.capacity:
-        raise PlanError(
-            "cache_bytes",
-            fewest.capacity,
-            f"not one page of {options.page_size} tokens fits",
-            "give the caches more memory, or store them in a smaller type",
-        )
-    _check_window(fewest, shape, options)
+        _refuse_no_page(cache_bytes, options)
+    if any(stage.costs.paired for stage in stages) and options.window_storage == "paged":
+        check_window(fewest, shape, options, cache_bytes)
     return fewest
+
+
+def _refuse_no_page(cache_bytes: int, options: ServingOptions) -> NoReturn:
+    page, cap = options.page_size, options.max_total_tokens
+    if cap is not None and cap < page:
+        raise PlanError(
+            "max_total_tokens",
+            cap,
+            f"a page has {page} tokens",
+            "give at least one page, or leave it out",
+        )
+    raise PlanError(
+        "cache_bytes",
+        cache_bytes,
+        f"not one page of {page} tokens fits in {cache_bytes} bytes",
+        "give the caches more memory, or store them in a smaller type",
+    )
 
 
 def _capped(tokens: Tokens, cap: int, options: ServingOptions, demand: int | None) -> Tokens:
@@ -86,16 +105,3 @@ def _capped(tokens: Tokens, cap: int, options: ServingOptions, demand: int | Non
         return Tokens(full, min(tokens.window, full))
     ratio = Fraction(str(options.swa_full_tokens_ratio)) if tokens.window else Fraction(0)
     return with_ratio(full, ratio, options.page_size)
-
-
-def _check_window(tokens: Tokens, shape: ModelShape, options: ServingOptions) -> None:
-    if not tokens.full or not tokens.window or shape.window is None:
-        return
-    least = shape.window + options.page_size
-    if tokens.window <= least:
-        raise PlanError(
-            "swa_full_tokens_ratio",
-            options.swa_full_tokens_ratio,
-            f"a request needs more than {least} window tokens, the pool would have {tokens.window}",
-            "raise it, or give the caches more memory",
-        )

@@ -48,7 +48,7 @@ def compressed_plan(
     layers = parallel.stage(pp_rank, len(shape.layers))
     tokens = _tokens(shape, options, parallel)
     context = context_len(shape, options)
-    running = concurrency(options, parallel, tokens.capacity, context, None)
+    running = concurrency(options, parallel, tokens.capacity, context, None, budget.cache_bytes)
     table = request_pool_request(running, options, context, None, layers.start)
     allocator = allocator_request(tokens, table, None, options, parallel)
     assert isinstance(allocator, SWAAllocatorRequest)

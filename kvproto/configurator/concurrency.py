@@ -34,6 +34,7 @@ def concurrency(
     tokens: int,
     context_len: int,
     state_slots: int | None,
+    cache_bytes: int,
 ) -> Concurrency:
     """The lowest limit decides; of equal ones, the one that is named first.
 
@@ -54,10 +55,12 @@ def concurrency(
         limits["default"] = max(min(estimate, _DEFAULT_MOST), _DEFAULT_LEAST)
     limit = min(limits, key=lambda name: limits[name])
     if limits[limit] < 1:
+        cap = options.max_total_tokens
+        capped = cap is not None and cap < _TOKENS_A_REQUEST
         raise PlanError(
-            "cache_bytes",
-            tokens,
-            f"that many {limit.replace('_', ' ')} serve no request at all",
-            "give the caches more memory, or store them in a smaller type",
+            "max_total_tokens" if capped else "cache_bytes",
+            cap if capped else cache_bytes,
+            f"{tokens} tokens serve no request, which needs {_TOKENS_A_REQUEST}",
+            "raise it" if capped else "give the caches more memory, or a smaller type",
         )
     return Concurrency(max_running_requests=limits[limit], limit=limit)

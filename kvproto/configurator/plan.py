@@ -10,7 +10,7 @@ from kvproto.protocols import PlatformCapabilities, SubsystemRequest
 
 from .assemble import allocator_request, pool_request, request_pool_request
 from .budget import MemoryBudget
-from .common_sizes import common_state, fewest_tokens, requests_to_hold
+from .common_sizes import common_state, fewest_tokens
 from .compressed_plan import compressed_plan
 from .concurrency import concurrency
 from .context import context_len
@@ -28,7 +28,6 @@ from .stage_requests import StageRequests
 from .state_budget import StateSizes
 from .token_budget import TokenCosts, Tokens
 from .unified import UnifiedParts, unified_request
-from .window_demand import window_demand
 from .window_ring import window_rings
 
 __all__ = ["plan"]
@@ -67,13 +66,7 @@ def plan(
         for rank in range(parallel.pp_size)
     ]
     state = common_state(stages, budget.cache_bytes, options, parallel)
-    tokens = fewest_tokens(
-        [stage.tokens(budget.cache_bytes, state, shape, options, parallel) for stage in stages],
-        shape,
-        options,
-        requests_to_hold(state, options, parallel),
-        window_demand(options, parallel, shape.window) if shape.window else None,
-    )
+    tokens = fewest_tokens(stages, budget.cache_bytes, state, shape, options, parallel)
     return _planned(stages[pp_rank], shape, options, parallel, budget, tokens, state)
 
 
@@ -94,6 +87,7 @@ def _planned(
         tokens.capacity * parallel.dcp_size * ranks_of_pages(options, parallel),
         context_len(shape, options),
         None if state is None else state.slots,
+        budget.cache_bytes,
     )
     drafts = stage.draft
     rings = window_rings(shape, options, parallel)

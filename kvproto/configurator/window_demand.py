@@ -4,9 +4,33 @@ from __future__ import annotations
 
 from .options import ServingOptions
 from .parallel import ParallelLayout
-from .token_budget import aligned
+from .plan_error import PlanError
+from .shape import ModelShape
+from .token_budget import Tokens, aligned
 
-__all__ = ["window_demand"]
+__all__ = ["check_window", "window_demand"]
+
+
+def check_window(
+    tokens: Tokens, shape: ModelShape, options: ServingOptions, cache_bytes: int
+) -> None:
+    """Window slots beside full ones are enough for one request: its window and a page begun.
+
+    :raises PlanError: where they are not, none at all included; it names the bound on tokens or the
+        memory where full slots are too few as well, else the ratio.
+    """
+    least, cap = (shape.window or 0) + options.page_size, options.max_total_tokens
+    if tokens.window > least:
+        return
+    option, value = "swa_full_tokens_ratio", options.swa_full_tokens_ratio
+    change = "raise it, or give the caches more memory"
+    if tokens.full <= least:
+        option, value = "cache_bytes", cache_bytes
+        change = "give the caches more memory, or smaller pages"
+        if cap is not None and aligned(cap, options.page_size) == tokens.full:
+            option, value, change = "max_total_tokens", cap, "raise it, or use smaller pages"
+    why = f"a request needs more than {least} window tokens, the pool would have {tokens.window}"
+    raise PlanError(option, value, why, change)
 
 
 def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int) -> int | None:

@@ -123,7 +123,7 @@ def test_a_draft_has_a_config_of_its_own(
     [
         (["no-such-file.json"], "no file 'no-such-file.json', and no example of that name"),
         (["llama", "--memory", "lots"], "--memory='lots': is no amount of memory; write"),
-        (["llama", "--memory", "1MiB"], "not one page of 1 tokens fits"),
+        (["llama", "--memory", "1MiB"], "--memory='1MiB': not one page of 1 tokens fits in 943719"),
         (["llama", "--weights", "79GiB"], "nothing is left for caches; give more than 0.988"),
         (["llama", "--tp", "0"], "--tp=0: ranks are counted from 1"),
         (["llama", "--dp-attention", "2"], "give a divisor of --tp"),

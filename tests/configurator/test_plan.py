@@ -163,6 +163,13 @@ def test_a_cap_leaves_what_running_requests_need_of_the_window_pool() -> None:
     assert tiny.tokens == Tokens(960, 960)
 
 
+def test_a_window_of_no_page_is_refused_before_it_costs_one() -> None:
+    # Two full pages of 256 and the reserved ones fit, and 0.8 of a page of windows rounds to none.
+    with pytest.raises(PlanError, match="384 window tokens, the pool would have 0") as error:
+        planned("gpt_oss", memory=35 << 20, page_size=256)
+    assert (error.value.option, error.value.value) == ("cache_bytes", 35 << 20)
+
+
 def test_a_model_of_windows_alone_has_one_pool() -> None:
     made = planned("mistral", page_size=16)
     assert (made.tokens.full, made.tokens.window) == (0, made.tokens.capacity)
@@ -226,19 +233,24 @@ def test_what_is_predicted_is_what_the_requests_ask_for(name: str, memory: int) 
     assert made.shares[-1].bytes >= 0
 
 
-budgets = st.integers(1, 400).map(lambda gib: gib * GIB)
-pages = st.sampled_from([1, 16, 64, 128])
+budgets = st.one_of(
+    st.integers(1, 400).map(lambda gib: gib * GIB), st.integers(1, 2000).map(lambda mib: mib << 20)
+)
+pages = st.sampled_from([1, 16, 64, 128, 256])
+ratios = st.sampled_from([0.001, 0.02, 0.25, 0.8, 1.0])
 
 
 @settings(deadline=None)
-@given(st.sampled_from(PLANNED), budgets, budgets, pages)
-def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: int) -> None:
+@given(st.sampled_from(PLANNED), budgets, budgets, pages, ratios)
+def test_more_memory_never_means_fewer_tokens(
+    name: str, a: int, b: int, page: int, ratio: float
+) -> None:
     less, more = sorted((a, b))
     try:
-        small = planned(name, memory=less, page_size=page)
+        small = planned(name, memory=less, page_size=page, swa_full_tokens_ratio=ratio)
     except PlanError:
-        reject()
-    large = planned(name, memory=more, page_size=page)
+        return  # small budgets are refused often, and say nothing of larger ones
+    large = planned(name, memory=more, page_size=page, swa_full_tokens_ratio=ratio)
     assert small.tokens.capacity <= large.tokens.capacity
     for made in (small, large):
         assert made.tokens.full % page == made.tokens.window % page == 0
@@ -252,6 +264,14 @@ def test_more_memory_never_means_fewer_tokens(name: str, a: int, b: int, page: i
         ("glm5_next", {"tp_size": 2, "dcp_size": 2}, {}, "dcp_size=2: the 16 tokens of an index"),
         ("glm5_next", {}, {"page_size": 8}, "page_size=8: 16 tokens share an index key"),
         ("gpt_oss", {}, {"swa_full_tokens_ratio": 0.00001}, "a request needs more than 129 window"),
+        (
+            "gpt_oss",
+            {},
+            {"page_size": 256, "max_total_tokens": 300},
+            "max_total_tokens=300: a request needs more than 384 window tokens, the pool would",
+        ),
+        ("llama", {}, {"page_size": 64, "max_total_tokens": 10}, "max_total_tokens=10: a page has"),
+        ("llama", {}, {"max_total_tokens": 1}, "max_total_tokens=1: 1 tokens serve no request"),
         ("qwen3_next", {"tp_size": 3}, {}, "32 heads of recurrent state cannot be split over 3"),
         ("qwen3_next", {}, {"state": StateOptions(slots=2)}, "slots=2: 2 state slots of"),
         ("mamba2", {}, {"state": StateOptions(slots=100_000)}, "slots=100000: their state takes"),

@@ -11,6 +11,7 @@ from kvproto.protocols import (
     DSALeafRequest,
     Platform,
     SWAAllocatorRequest,
+    SWAPoolRequest,
     bytes_of_pool,
     bytes_of_state,
 )
@@ -137,11 +138,14 @@ def spaces(bench: DeploymentBench) -> None:
 
 
 def _lendable(bench: DeploymentBench) -> int:
-    """Tokens that can be lent at once: rings are there already, a window peer goes with a slot."""
-    tokens, rings = bench.plan.tokens, any(p.planned.space == "rings" for p in bench.parts)
-    if rings or not (tokens.full and tokens.window):
+    """Tokens that can be lent at once: rings are there already, a window peer goes with a slot.
+
+    The pool decides whether slots have peers: a plan without any would lend slots that have none.
+    """
+    tokens = bench.plan.tokens
+    if not isinstance(bench.plan.pool, SWAPoolRequest):
         return tokens.capacity
-    return min(tokens.full, tokens.window)
+    return min(tokens.capacity, tokens.window)
 
 
 def _expect_rows(
