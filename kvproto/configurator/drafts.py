@@ -91,7 +91,7 @@ def draft_requests(
         refuse_parts_of_blocks(layers, own)
         made = leaf_requests(layers, stage, own, ranks, platform)
     except PlanError as error:
-        raise _of_the_draft(error) from error
+        raise _of_the_draft(error, ranks) from error
     shared = draft is not None and not outlives(layers, shape, options)
     windows: DraftWindows = "shared" if shared else "own"
     return DraftRequests(
@@ -113,11 +113,16 @@ def _of_all_ranks(leaf: LeafRequest | None, scale: int) -> LeafRequest | None:
     return replace(leaf, dcp_size=scale, dcp_replicated=True)
 
 
-def _of_the_draft(error: PlanError) -> PlanError:
-    """The same of the draft's own option."""
-    if error.option != "kv_cache_dtype":
-        return error
-    return PlanError("draft_kv_cache_dtype", error.value, error.why, error.change)
+def _of_the_draft(error: PlanError, ranks: ParallelLayout) -> PlanError:
+    """The same of the draft's own option, of which there are ranks in one attention group."""
+    match error.option:
+        case "kv_cache_dtype":
+            return PlanError("draft_kv_cache_dtype", error.value, error.why, error.change)
+        case "tp_size":
+            change = "give a divisor or a multiple of the draft's heads"
+            return PlanError("draft_attn_tp_size", ranks.attention_ranks, error.why, change)
+        case _:
+            return error
 
 
 def _ranks(speculative: SpeculativeOptions, parallel: ParallelLayout) -> ParallelLayout:

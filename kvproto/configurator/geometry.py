@@ -28,7 +28,8 @@ class HeadGeometry:
     def heads_of_rank(self, ranks: int) -> int:
         """KV heads that each of `ranks` tensor-parallel ranks stores; never fewer than one.
 
-        With more ranks than heads, each head is stored on several ranks.
+        With more ranks than heads, each head is stored on several ranks; one number is a multiple
+        of the other.
         """
         return max(1, self.head_num // ranks)
 

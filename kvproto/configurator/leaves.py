@@ -97,11 +97,22 @@ class _Maker:
     def _heads(self, geometry: HeadGeometry, layer_ids: tuple[int, ...]) -> MHALeafRequest:
         return MHALeafRequest(
             **self._common(layer_ids),
-            head_num=geometry.heads_of_rank(self.parallel.head_ranks),
+            head_num=self._heads_of_rank(geometry),
             head_dim=geometry.head_dim,
             v_head_dim=None if geometry.v_head_dim == geometry.head_dim else geometry.v_head_dim,
             layout=self.options.layout,
         )
+
+    def _heads_of_rank(self, geometry: HeadGeometry) -> int:
+        heads, ranks = geometry.head_num, self.parallel.head_ranks
+        if heads % ranks and ranks % heads:
+            raise PlanError(
+                "tp_size",
+                self.parallel.tp_size,
+                f"{heads} KV heads can neither be split over {ranks} ranks nor repeated on them",
+                "give a divisor or a multiple of the heads, or more attention groups",
+            )
+        return geometry.heads_of_rank(ranks)
 
     def _sparse(
         self, geometry: HeadGeometry, index: IndexGeometry, layer_ids: tuple[int, ...]
@@ -111,7 +122,7 @@ class _Maker:
             return self._heads(geometry, layer_ids)
         return SparseIndexLeafRequest(
             **self._common(layer_ids),
-            head_num=geometry.heads_of_rank(self.parallel.head_ranks),
+            head_num=self._heads_of_rank(geometry),
             head_dim=geometry.head_dim,
             idx_head_dim=index.head_dim,
             host_to_device_ratio=ids_per_row(self.options),

@@ -304,6 +304,19 @@ def test_a_draft_of_latent_rows_is_built() -> None:
             "draft_attn_tp_size=3: 4 tensor-parallel ranks cannot be split into groups of that "
             "many; give a divisor of tp_size",
         ),
+        (
+            PLAIN | {"num_key_value_heads": 6},
+            {"draft_attn_tp_size": 4},
+            {"tp_size": 4},
+            "draft_attn_tp_size=4: 6 KV heads can neither be split over 4 ranks nor repeated on "
+            "them; give a divisor or a multiple of the draft's heads",
+        ),
+        (
+            PLAIN | {"num_key_value_heads": 6},
+            {},
+            {"tp_size": 8, "dp_attention_size": 2},
+            "draft_attn_tp_size=4: 6 KV heads can neither",
+        ),
         (PLAIN, {"draft_attn_tp_size": 0}, {}, "draft_attn_tp_size=0: it is a count; give at"),
         (
             PLAIN | {"head_dim": 80},
