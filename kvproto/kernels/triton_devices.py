@@ -13,8 +13,9 @@ from .on_host import is_watched
 
 __all__ = ["MINIMUM_TRITON", "follow_platform", "served_by_triton", "twin_fallbacks"]
 
-MINIMUM_TRITON = (3, 3)
-"""The first release whose kernels take tuples of tensors."""
+MINIMUM_TRITON = (3, 8)
+"""The first release that compiles every kernel: older ones fail where a constant is a NamedTuple,
+and other operations would work while these raise."""
 
 _wanted = {"cuda"}
 """Device types, of CUDA and ROCm both unless a platform says otherwise."""
