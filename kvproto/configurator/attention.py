@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fields import Fields
+from .fields import HEADS, HIDDEN, Fields
 from .geometry import (
     AttentionGeometry,
     CompressedGeometry,
@@ -20,7 +20,7 @@ __all__ = [
     "window_geometry",
 ]
 
-_HEADS = ("num_kv_heads", "num_key_value_heads", "n_head_kv", "multi_query_group_num")
+_KV_HEADS = ("num_kv_heads", "num_key_value_heads", "n_head_kv", "multi_query_group_num")
 _COMPRESSION = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 # transformers' Gemma4TextConfig: the width of a full layer's head where the config is silent.
 _GLOBAL_HEAD_DIM = {"gemma4_text": 512, "gemma4": 512}
@@ -37,12 +37,12 @@ def attention_geometry(fields: Fields) -> AttentionGeometry:
             qk_rope_head_dim=fields.required("qk_rope_head_dim"),
         )
     default = _GLOBAL_HEAD_DIM.get(fields.model_type)
-    own = fields.integer("global_head_dim") or default
+    own = fields.positive("global_head_dim") or default
     width = own or _head_dim(fields)
     return HeadGeometry(
         head_num=_global_heads(fields) or _head_num(fields),
         head_dim=width,
-        v_head_dim=(None if own else fields.integer("v_head_dim")) or width,
+        v_head_dim=(None if own else fields.positive("v_head_dim")) or width,
     )
 
 
@@ -54,13 +54,13 @@ def window_geometry(fields: Fields) -> AttentionGeometry:
             qk_rope_head_dim=fields.required("swa_qk_rope_head_dim", "qk_rope_head_dim"),
         )
     other = fields.inner("attention_other_setting")
-    heads = other.integer("num_attention_groups") if other is not None else None
-    width = fields.integer("swa_head_dim") or _head_dim(fields)
-    values = fields.integer("swa_v_head_dim")
+    heads = other.positive("num_attention_groups") if other is not None else None
+    width = fields.positive("swa_head_dim") or _head_dim(fields)
+    values = fields.positive("swa_v_head_dim")
     if values is None and not fields.has("swa_head_dim"):
-        values = fields.integer("v_head_dim")
+        values = fields.positive("v_head_dim")
     return HeadGeometry(
-        head_num=fields.integer("swa_num_key_value_heads") or heads or _head_num(fields),
+        head_num=fields.positive("swa_num_key_value_heads") or heads or _head_num(fields),
         head_dim=width,
         v_head_dim=values or width,
     )
@@ -74,11 +74,11 @@ def index_geometry(fields: Fields) -> IndexGeometry | None:
     sparse = fields.inner("sparse_attention_config")
     if sparse is not None:
         return _beside_heads(sparse)
-    pooled = fields.integer("indexer_head_dim")
+    pooled = fields.positive("indexer_head_dim")
     if pooled is not None:
         ratio = fields.required("indexer_compress_ratio")
         return IndexGeometry(scheme="pooled_rows", head_dim=pooled, kpool=ratio)
-    width = fields.integer("index_head_dim")
+    width = fields.positive("index_head_dim")
     if width is None:
         return None
     if not fields.has("kv_lora_rank"):
@@ -140,16 +140,27 @@ def compressed_geometry(fields: Fields) -> CompressedGeometry:
 def _global_heads(fields: Fields) -> int | None:
     if fields.is_off("attention_k_eq_v"):
         return None
-    return fields.integer("num_global_key_value_heads")
+    return fields.positive("num_global_key_value_heads")
 
 
 def _head_num(fields: Fields) -> int:
-    heads = fields.integer(*_HEADS)
+    # Falcon's later layout counts its heads though it also states this.
+    if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
+        return 1
+    heads = fields.positive(*_KV_HEADS) or fields.positive(*HEADS)
     if heads is None:
-        heads = 1 if fields.flag("multi_query") else fields.required("num_attention_heads")
+        raise fields.lacks(*HEADS)
     return heads
 
 
 def _head_dim(fields: Fields) -> int:
-    width = fields.integer("head_dim")
-    return width or fields.required("hidden_size") // fields.required("num_attention_heads")
+    width = fields.positive("head_dim")
+    if width is not None:
+        return width
+    heads, hidden = fields.positive(*HEADS), fields.required(*HIDDEN)
+    if heads is None:
+        raise fields.lacks(*HEADS)
+    if hidden < heads:
+        name = next(name for name in HIDDEN if fields.has(name))
+        raise fields.wrong(name, hidden, f"leaves nothing for each of {heads} heads")
+    return hidden // heads

@@ -5,28 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-__all__ = ["Fields", "ShapeError", "is_object"]
+__all__ = ["HEADS", "HIDDEN", "LAYERS", "Fields", "ShapeError", "is_object"]
 
 
 class ShapeError(ValueError):
     """A model's config does not say what its caches must hold: which field, and what it lacks."""
 
 
+# Names of one count or width in configs of different families.
+HEADS = ("num_attention_heads", "n_head", "n_heads")
+HIDDEN = ("hidden_size", "n_embd", "d_model")
+LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+_NESTED = ("text_config", "llm_config", "language_config")
+
+
 class Fields:
     """The fields of a decoder's config: its `text_config` where it has one, the top level else.
+
+    `llm_config` and `language_config` are further names of the nested one.
 
     A field that is absent and one that is null are the same.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        nested = config.get("text_config") or config.get("llm_config")
+        nested = next((config[name] for name in _NESTED if config.get(name)), None)
         self._own: Mapping[str, Any] = nested if isinstance(nested, Mapping) else config
         self.model_type = str(self._own.get("model_type") or config.get("model_type") or "")
-        self.architectures = tuple(config.get("architectures") or ())
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._own.get(name) is not None
+
+    def has_any(self, *names: str) -> bool:
+        """Whether one of the fields is there and not null."""
+        return any(self.has(name) for name in names)
 
     def integer(self, *names: str) -> int | None:
         """The first of these fields that is there, which must be an integer of at least 0.
@@ -42,6 +54,17 @@ class Fields:
             return value
         return None
 
+    def positive(self, *names: str) -> int | None:
+        """As `integer`, for what there is at least one of.
+
+        :raises ShapeError: for another value.
+        """
+        value = self.integer(*names)
+        if value == 0:
+            name = next(name for name in names if self.has(name))
+            raise self.wrong(name, value, "must be an integer of at least 1")
+        return value
+
     def required(self, *names: str) -> int:
         """As `integer`, for a field that the shape cannot do without.
 
@@ -49,7 +72,7 @@ class Fields:
         """
         value = self.integer(*names)
         if value is None:
-            raise ShapeError(f"{self._who()} has no {' or '.join(names)}")
+            raise self.lacks(*names)
         return value
 
     def words(self, name: str) -> tuple[str, ...] | None:
@@ -80,6 +103,11 @@ class Fields:
         """A field that is one word."""
         return str(self._own.get(name) or default)
 
+    def letters(self, name: str) -> str | None:
+        """A field that is a string of one letter a layer; None where it is anything else."""
+        value: Any = self._own.get(name)
+        return value if isinstance(value, str) else None
+
     def flag(self, name: str) -> bool:
         """Whether a switch is on; absent is off."""
         return bool(self._own.get(name))
@@ -96,6 +124,10 @@ class Fields:
     def wrong(self, name: str, value: object, why: str) -> ShapeError:
         """The error for a field whose value cannot be."""
         return ShapeError(f"{self._who()}: {name}={value!r}: {why}")
+
+    def lacks(self, *names: str) -> ShapeError:
+        """The error for a field that is under none of these names."""
+        return ShapeError(f"{self._who()} has no {' or '.join(names)}")
 
     def _who(self) -> str:
         return f"config of model_type '{self.model_type}'"

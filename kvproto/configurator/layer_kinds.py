@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .fields import Fields, ShapeError
+from .fields import HEADS, LAYERS, Fields, ShapeError
+from .layer_windows import windowed_kinds
+from .states import has_state
 
 __all__ = ["LayerKind", "layer_kinds"]
 
@@ -14,6 +16,8 @@ LayerKind = Literal[
 """What a layer keeps: rows of the whole context (`full`), of a window (`sliding`) or of a chunk
 (`chunked`), rows with an index key (`indexed`), rows that stand for several tokens (`compressed`),
 a recurrent state (`linear`), a convolution's window alone (`state_only`), nothing (`no_cache`)."""
+
+_FULL: LayerKind = "full"
 
 _KIND_OF_WORD: dict[str, LayerKind] = {
     "full_attention": "full",
@@ -48,12 +52,13 @@ def layer_kinds(fields: Fields) -> tuple[LayerKind, ...]:
     """One kind for each layer that can have a cache.
 
     The config's own list is taken where it has one; otherwise a pattern or a period; otherwise
-    every layer is of the one kind its family has.
+    what the family does with a window; otherwise every layer is of the one kind its family has.
 
-    :raises ShapeError: for an unknown word, or a list of another length than the layers.
+    :raises ShapeError: for an unknown word, a list of another length than the layers, and for
+        windows that nothing gives to a layer or whose length is missing.
     """
     kinds = _listed(fields) or _patterned(fields) or _periodic(fields) or _uniform(fields)
-    count = fields.integer("num_hidden_layers", "num_layers", "n_layer")
+    count = fields.integer(*LAYERS)
     if count is not None and count < len(kinds) and fields.model_type != "longcat_flash":
         # Configs of models with draft layers list those too, after the model's own.
         kinds = kinds[:count]
@@ -116,25 +121,31 @@ def _periodic(fields: Fields) -> tuple[LayerKind, ...] | None:
     if attending is not None:
         return tuple("full" if i in attending else "linear" for i in layers)
     if fields.integer("attention_chunk_size"):
-        return tuple("chunked" if (i + 1) % 4 else "full" for i in layers)
+        rotary = fields.integers("no_rope_layers") or tuple((i + 1) % 4 for i in layers)
+        return tuple("chunked" if flag else "full" for flag in rotary)
     return None
 
 
 def _uniform(fields: Fields) -> tuple[LayerKind, ...]:
-    return (_only_kind(fields),) * _count(fields)
+    count = _count(fields)
+    only = _only_kind(fields)
+    if only is not None:
+        return (only,) * count
+    return windowed_kinds(fields, count) or (_FULL,) * count
 
 
-def _only_kind(fields: Fields) -> LayerKind:
-    if not fields.has("num_attention_heads") or fields.model_type in _RECURRENT_FAMILIES:
+def _only_kind(fields: Fields) -> LayerKind | None:
+    """The kind of every layer; None for layers that attend, some of them perhaps to a window."""
+    if fields.model_type in _RECURRENT_FAMILIES:
         return "linear"
-    if fields.has("index_topk"):
-        return "indexed"
-    if fields.has("sliding_window") and not fields.is_off("use_sliding_window"):
-        return "sliding"
-    return "full"
+    if not fields.has_any(*HEADS):
+        if not has_state(fields):
+            raise fields.lacks(*HEADS)
+        return "linear"
+    return "indexed" if fields.has("index_topk") else None
 
 
 def _count(fields: Fields) -> int:
-    layers = fields.required("num_hidden_layers", "num_layers", "n_layer")
+    layers = fields.required(*LAYERS)
     # Each of this family's layers attends twice, and keeps the rows of both.
     return layers * 2 if fields.model_type == "longcat_flash" else layers

@@ -13,7 +13,7 @@ from .attention import (
     shared_choices,
     window_geometry,
 )
-from .fields import Fields
+from .fields import HEADS, Fields
 from .geometry import (
     AttentionGeometry,
     CompressedGeometry,
@@ -27,6 +27,7 @@ from .states import state_geometry
 __all__ = ["ModelShape"]
 
 _RECURRENT = ("linear", "state_only")
+_WINDOWS = ("sliding_window", "attention_chunk_size", "sliding_window_size")
 # Attention and a state side by side in every layer.
 _PARALLEL_FAMILIES = frozenset({"falcon_h1"})
 
@@ -69,14 +70,14 @@ class ModelShape:
         fields = Fields(config)
         kinds = layer_kinds(fields)
         recurrent = _recurrent_ids(fields, kinds)
-        window = fields.integer("sliding_window", "attention_chunk_size", "sliding_window_size")
-        windowed = window is not None and any(kind in ("sliding", "chunked") for kind in kinds)
+        windowed = any(kind in ("sliding", "chunked") for kind in kinds)
+        window = _window(fields, kinds)
         return cls(
             model_type=fields.model_type,
             layers=kinds,
-            attention=attention_geometry(fields) if fields.has("num_attention_heads") else None,
+            attention=attention_geometry(fields) if fields.has_any(*HEADS) else None,
             window_attention=window_geometry(fields) if windowed else None,
-            window=window if windowed or "compressed" in kinds else None,
+            window=window,
             index=None if "compressed" in kinds else index_geometry(fields),
             reused_choice_ids=shared_choices(fields, kinds),
             compressed=compressed_geometry(fields) if "compressed" in kinds else None,
@@ -102,6 +103,17 @@ class ModelShape:
     def is_latent(self) -> bool:
         """Whether the attending layers keep latent rows."""
         return self.attention is not None and not isinstance(self.attention, HeadGeometry)
+
+
+def _window(fields: Fields, kinds: tuple[LayerKind, ...]) -> int | None:
+    if "chunked" in kinds:
+        return fields.positive("attention_chunk_size") or fields.positive(*_WINDOWS)
+    if "sliding" not in kinds and "compressed" not in kinds:
+        return None
+    window = fields.positive(*_WINDOWS)
+    if window is None and "sliding" in kinds:
+        raise fields.lacks(*_WINDOWS)
+    return window
 
 
 def _recurrent_ids(fields: Fields, kinds: tuple[LayerKind, ...]) -> tuple[int, ...]:

@@ -5,9 +5,23 @@ from __future__ import annotations
 from .fields import Fields
 from .geometry import StateGeometry
 
-__all__ = ["state_geometry"]
+__all__ = ["has_state", "state_geometry"]
 
 _MAMBA1_FAMILIES = frozenset({"jamba", "mamba", "falcon_mamba"})
+
+
+_MIXERS = (
+    "conv_L_cache",
+    "linear_num_value_heads",
+    "linear_attn_config",
+    "linear_conv_kernel_dim",
+)
+_SCANS = ("mamba_d_state", "ssm_state_size", "state_size")
+
+
+def has_state(fields: Fields) -> bool:
+    """Whether a recurrent layer's state is described at all."""
+    return fields.has_any(*_MIXERS, *_SCANS)
 
 
 def state_geometry(fields: Fields) -> StateGeometry:
@@ -25,7 +39,7 @@ def state_geometry(fields: Fields) -> StateGeometry:
         fields.has("time_step_rank") and not fields.has("n_groups")
     ):
         return _mamba1(fields)
-    if any(fields.has(name) for name in ("mamba_d_state", "ssm_state_size", "state_size")):
+    if fields.has_any(*_SCANS):
         return _mamba2(fields)
     return _lightning(fields)
 
@@ -112,7 +126,7 @@ def _mamba2(fields: Fields) -> StateGeometry:
 
 def _lightning(fields: Fields) -> StateGeometry:
     heads = fields.required("num_linear_key_value_heads", "num_attention_heads")
-    width = fields.integer("head_dim") or fields.required("hidden_size") // heads
+    width = fields.positive("head_dim") or fields.required("hidden_size") // heads
     return StateGeometry(
         mixer="lightning",
         conv_blocks=(),

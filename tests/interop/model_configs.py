@@ -14,6 +14,7 @@ from sglang.srt.configs.mamba_utils import KimiLinearStateShape, Mamba2StateShap
 from transformers import AutoConfig
 
 from kvproto.configurator import ModelShape, StateGeometry, example_config, example_names
+from tests.interop.window_cases import WINDOW_CASES
 
 
 def main() -> None:
@@ -25,6 +26,10 @@ def main() -> None:
             for ranks in (1, 2, 4, 8, 16)
             if (state := ModelShape.from_hf_config(example_config(name)).state) is not None
             and state.heads % ranks == 0
+        },
+        "windows": {
+            name: AutoConfig.for_model(**config).layer_types
+            for name, config in WINDOW_CASES.items()
         },
     }
     json.dump(answers, sys.stdout)

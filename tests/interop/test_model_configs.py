@@ -8,6 +8,10 @@ import pytest
 
 from kvproto.configurator import ModelShape, example_config, example_names
 from tests.interop import report
+from tests.interop.window_cases import WINDOW_CASES
+
+HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
+WORDS = {"sliding": "sliding_attention", "chunked": "chunked_attention", "full": "full_attention"}
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +33,11 @@ def test_state_shapes(theirs: dict[str, Any]) -> None:
         assert list(state.temporal_shape(int(ranks))) == temporal, key
         ours = state.conv_shape(int(ranks))
         assert ([] if ours is None else [list(ours)]) == [c for c in conv if 0 not in c], key
+
+
+@pytest.mark.parametrize("name", WINDOW_CASES)
+def test_windows_without_a_list_are_where_the_class_derives_them(
+    theirs: dict[str, Any], name: str
+) -> None:
+    layers = ModelShape.from_hf_config(WINDOW_CASES[name] | HEADS).layers
+    assert [WORDS[kind] for kind in layers] == theirs["windows"][name]
