@@ -23,7 +23,10 @@ def alloc_decode_pair(
     """What `alloc_decode` gives for `new_pages`; `peers[slot]` is the same for `peer_pages`.
 
     `peers` is a table as in `peer_table`, dense. Where the last token has no peer, the next one has
-    none. A Triton kernel does it in one launch.
+    none, and no token on slot 0 has. A Triton kernel does it in one launch.
+
+    :raises ValueError: in a kernel, for a table that is not dense, or another number of
+        `peer_pages` than `new_pages`; nothing is written.
     """
     if served_by_triton(peers):
         from .triton.alloc_decode import plan_alloc_decode_pair

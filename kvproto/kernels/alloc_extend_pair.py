@@ -25,6 +25,9 @@ def alloc_extend_pair(
 
     `peers` is a table as in `peer_table`, dense. What continues on a page whose last token has no
     peer has none. A Triton kernel does it in one launch.
+
+    :raises ValueError: in a kernel, for a table that is not dense, or another number of
+        `peer_pages` than `new_pages`; nothing is written.
     """
     if served_by_triton(peers):
         from .triton.alloc_extend import plan_alloc_extend_pair

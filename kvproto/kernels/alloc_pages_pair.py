@@ -19,6 +19,9 @@ def alloc_pages_pair(
 
     Both are `[pages]` int64; `peers` is a table as in `peer_table`, dense. A page whose peer is 0
     has none. A Triton kernel does it in one launch.
+
+    :raises ValueError: in a kernel, for a table that is not dense, or another number of
+        `peer_pages` than `new_pages`; nothing is written.
     """
     if served_by_triton(peers):
         from .triton.alloc_pages import plan_alloc_pages_pair

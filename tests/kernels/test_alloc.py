@@ -86,6 +86,12 @@ def test_decode_follows_the_model(prefixes: list[int], page_size: int, far: bool
     assert decoded_slots(*arrays, page_size).tolist() == expected
 
 
+def test_without_a_page_what_begins_one_is_on_the_reserved_slot() -> None:
+    none = torch.empty(0, dtype=torch.int64)
+    seq, last = torch.tensor([5, 6, 5]), torch.tensor([7, 12, 15])
+    assert alloc_decode(seq, last, none, 4).tolist() == [0, 13, 0]
+
+
 @given(st.lists(st.integers(-(1 << 40), 1 << 40)), PAGE_SIZES)
 def test_pages_and_their_slots(slots: list[int], page_size: int) -> None:
     given_slots = torch.tensor(slots, dtype=torch.int64)

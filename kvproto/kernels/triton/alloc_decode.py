@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .given_pages import dense_pages
 from .launch import Launch, the_device
 
 __all__ = ["alloc_decode_kernel", "plan_alloc_decode", "plan_alloc_decode_pair"]
@@ -40,6 +41,8 @@ def alloc_decode_kernel(
     """A program has `REQUESTS` of them, and counts what those before it need.
 
     With `peers`, a table of so many locations, each slot is given a peer, as in `alloc_extend`.
+    What begins a page after the last new one is the reserved slot: never `last + 1`, which is
+    somebody else's.
     """
     first = tl.program_id(0).to(tl.int64) * REQUESTS
     place = tl.arange(0, REQUESTS)
@@ -50,16 +53,16 @@ def alloc_decode_kernel(
     begins = _begins(seq_lens, request, n, PAGE)
     page = tl.sum(before) + tl.cumsum(begins.to(tl.int32)) - 1
     is_new = begins & (page < n_pages)
-    beside = (request < n) & (~is_new)
+    beside = (request < n) & (~begins)
     last = tl.load(last_loc + request, mask=beside, other=0).to(tl.int64)
     fresh = tl.load(new_pages + page, mask=is_new, other=0)
-    slot = tl.where(is_new, fresh * PAGE, last + 1)
+    slot = tl.where(begins, fresh * PAGE, last + 1)
     tl.store(out + request, slot, mask=request < n)
     if peers is not None:
         has_peer = beside & (last > 0) & (last < locations)
         peer = tl.load(peers + last, mask=has_peer, other=0)
         fresh = tl.load(peer_pages + page, mask=is_new, other=0)
-        peer = tl.where(is_new, fresh * PAGE, tl.where(peer > 0, peer + 1, 0))
+        peer = tl.where(begins, fresh * PAGE, tl.where(peer > 0, peer + 1, 0))
         tl.store(peers + slot, peer, mask=(request < n) & (slot > 0) & (slot < locations))
 
 
@@ -92,6 +95,7 @@ def _plan(
     peer_pages: Tensor | None,
     peers: Tensor | None,
 ) -> Launch:
+    new_pages, peer_pages = dense_pages("alloc_decode", new_pages, peer_pages, peers)
     seq_lens, last_loc = seq_lens.contiguous(), last_loc.contiguous()
     n = out.shape[0]
     given: list[Any] = [seq_lens, last_loc, new_pages, out]

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .given_pages import dense_pages
 from .launch import Launch, next_power_of_2, the_device
 
 __all__ = ["alloc_extend_kernel", "lens_before", "plan_alloc_extend", "plan_alloc_extend_pair"]
@@ -132,6 +133,7 @@ def _plan(
     peer_pages: Tensor | None,
     peers: Tensor | None,
 ) -> Launch:
+    new_pages, peer_pages = dense_pages("alloc_extend", new_pages, peer_pages, peers)
     prefix_lens, seq_lens, last_loc = (each.contiguous() for each in lens)
     requests, tokens = prefix_lens.shape[0], out.shape[0]
     columns = next_power_of_2(page_size)

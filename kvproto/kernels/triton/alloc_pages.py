@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .given_pages import dense_pages
 from .launch import Launch, next_power_of_2, the_device
 
 __all__ = ["alloc_pages_kernel", "plan_alloc_pages_pair"]
@@ -44,6 +45,7 @@ def plan_alloc_pages_pair(
     new_pages: Tensor, peer_pages: Tensor, peers: Tensor, page_size: int, out: Tensor
 ) -> Launch:
     """What `alloc_pages_pair` returns, into `out`, `[pages * page_size]` int64."""
+    pages_of_both = dense_pages("alloc_pages_pair", new_pages, peer_pages, peers)
     n, columns = new_pages.shape[0], next_power_of_2(page_size)
     pages = max(1, _TILE // columns)
     given: list[Any] = [new_pages, peer_pages, peers, out]
@@ -51,8 +53,8 @@ def plan_alloc_pages_pair(
         kernel=alloc_pages_kernel,
         grid=(triton.cdiv(n, pages),),
         arguments={
-            "new_pages": new_pages,
-            "peer_pages": peer_pages,
+            "new_pages": pages_of_both[0],
+            "peer_pages": pages_of_both[1],
             "n": n,
             "out": out,
             "peers": peers,

@@ -77,7 +77,7 @@ def plan_peer_locations(peers: Tensor, loc: Tensor, out: Tensor) -> Launch:
         kernel=peer_locations_kernel,
         grid=(triton.cdiv(out.numel(), _BLOCK),),
         arguments={
-            "peers": peers,
+            "peers": peers.contiguous(),
             "loc": loc.contiguous(),
             "out": out,
             "n": out.numel(),
@@ -95,7 +95,7 @@ def plan_paged_locations(table: Tensor, loc: Tensor, page_size: int, out: Tensor
         kernel=paged_locations_kernel,
         grid=(triton.cdiv(out.numel(), _BLOCK),),
         arguments={
-            "table": table,
+            "table": table.contiguous(),
             "loc": loc.contiguous(),
             "out": out,
             "n": out.numel(),
