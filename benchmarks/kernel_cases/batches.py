@@ -19,7 +19,8 @@ class Batch(NamedTuple):
     """`[requests]` int64 each, and of two spaces `[pages]`, as many as are needed.
 
     `peers` has a peer for the last token of three quarters of the requests. Any number of a
-    `Place`'s tokens is one of requests.
+    `Place`'s tokens is one of requests. Another seed gives the same lengths to other requests, so
+    that shapes are the same and a captured graph can be replayed on it.
     """
 
     prefix_lens: Tensor
@@ -33,25 +34,28 @@ class Batch(NamedTuple):
 
 def extending(place: Place, page_size: int) -> Batch:
     """Some requests are new, some have nothing to add, some end with a page."""
-    dice, most = Random(place.seed), max(40, 3 * page_size)
+    dice, most = Random(0), max(40, 3 * page_size)
     prefixes = [dice.choice((0, page_size, dice.randrange(most))) for _ in range(place.tokens)]
     extends = [dice.choice((0, page_size, *2 * (dice.randrange(most),))) for _ in prefixes]
-    return _batch(place, page_size, prefixes, extends)
+    return _batch(place, page_size, list(zip(prefixes, extends, strict=True)))
 
 
 def decoding(place: Place, page_size: int) -> Batch:
     """One in eight begins a page where a page has more than a token."""
-    dice = Random(place.seed)
+    dice = Random(0)
     prefixes = [dice.choice((page_size, *7 * (dice.randrange(400),))) for _ in range(place.tokens)]
-    return _batch(place, page_size, prefixes, [1] * len(prefixes))
+    return _batch(place, page_size, [(prefix, 1) for prefix in prefixes])
 
 
 def pages_for(place: Place, page_size: int) -> Batch:
     """As many whole pages as the place has tokens."""
-    return _batch(place, page_size, [0] * place.tokens, [page_size] * place.tokens)
+    return _batch(place, page_size, [(0, page_size)] * place.tokens)
 
 
-def _batch(place: Place, page: int, prefixes: list[int], extends: list[int]) -> Batch:
+def _batch(place: Place, page: int, lens: list[tuple[int, int]]) -> Batch:
+    """Of requests that have so many tokens and get so many more."""
+    lens = Random(place.seed).sample(lens, len(lens)) if place.seed else lens
+    prefixes, extends = [prefix for prefix, _ in lens], [extend for _, extend in lens]
     requests = len(prefixes)
     seqs = [prefix + extend for prefix, extend in zip(prefixes, extends, strict=True)]
     need = sum(

@@ -32,7 +32,8 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
   address comes from a 32-bit product. `make kernels-results` compiles all again; `make test` one
   shape of each kernel, for a target of each vendor, and holds the rest to digests of the sources.
 
-`benchmarks/gpu.py` measures them where a GPU is at hand.
+`benchmarks/gpu.py` checks them at those sizes, from captured graphs too, and measures them where a
+GPU is at hand. It fails for a kernel that it did not reach.
 
 Each line is one kernel on one target, over all shapes it was compiled for: the most registers of a
 thread and bytes of shared memory; spilled registers; the widest load and store, in bytes, of
