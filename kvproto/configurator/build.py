@@ -46,8 +46,9 @@ def build(plan: PoolPlan, platform: Platform, core: Core) -> BuiltPools:
     What the platform declines is the core's where the request's `fallback` says so, and a note
     tells; elsewhere it ends the build: rows in another layout than its kernels read serve nobody.
 
-    :raises BuildError: for a part that is declined without a fallback, for a leaf that is none or
-        holds other than was asked, and for leaves that the core can build nothing over.
+    :raises BuildError: for a part that is declined without a fallback, for a leaf or an allocator
+        that is none or holds other than was asked, and for leaves that the core can build nothing
+        over.
     """
     if plan.subsystem is not None:
         return build_subsystem(plan, plan.subsystem, platform)
@@ -109,11 +110,30 @@ class _Doors:
 
     def allocator(self, request: AllocatorRequest) -> SlotAllocator | Declined:
         made = self.platform.build_allocator(request)
-        if not isinstance(made, Declined) or request.fallback == "none":
+        if not isinstance(made, Declined):
+            return self._lends_what_was_asked(request, made)
+        if request.fallback == "none":
             return made
         self._note(f"{request.kind} allocator of {request.size} slots", made)
         spare: SlotAllocator = self.core.spare_allocator(request, self.kvcache)
         return spare
+
+    def _lends_what_was_asked(
+        self, request: AllocatorRequest, made: SlotAllocator
+    ) -> SlotAllocator:
+        name = f"{request.kind} allocator of platform '{self.platform.name}'"
+        try:
+            require(made, SlotAllocator, for_=name)
+        except CapabilityError as error:
+            raise BuildError(str(error)) from error
+        for fact in ("size", "page_size"):
+            told, asked = getattr(made, fact), getattr(request, fact)
+            if told != asked:
+                kind = type(made).__name__
+                raise BuildError(
+                    f"{name}: build_allocator gave {kind}: {fact} is {told}, asked was {asked}"
+                )
+        return made
 
     def _spare_leaf(self, request: LeafRequest, declined: Declined) -> KVLeaf | Declined:
         name = f"{type(request).__name__} of {request.layer_num} layers and {request.size} slots"

@@ -28,6 +28,7 @@ from kvproto.protocols import (
     supports,
 )
 from kvproto.reference import CORE, MHALeaf, ReferencePlatform, TokenAllocator, build_reference_leaf
+from kvproto.reference.build_allocator import build_reference_allocator
 from tests.configurator.test_plan import PLANNED, planned, shape_of
 
 CPU = PlatformCapabilities(
@@ -228,6 +229,34 @@ class Faulty(Vendor):
 def test_a_leaf_that_holds_something_else_is_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(BuildError, match=r"on platform 'acme'.*ForeignLeaf") as error:
         build(small("llama"), Faulty(**changed), CORE)
+    assert said in str(error.value)
+
+
+def test_an_allocator_that_is_none_is_refused_with_its_members() -> None:
+    class Empty(Vendor):
+        def build_allocator(self, request: AllocatorRequest, /) -> Any:
+            return object()
+
+    for name in ("llama", "gpt_oss"):
+        with pytest.raises(BuildError, match="platform 'acme' needs SlotAllocator") as error:
+            build(small(name, page_size=1), Empty(), CORE)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"size": 512}, "PageAllocator: size is 512, asked was 128"),
+        ({"page_size": 32}, "PageAllocator: page_size is 32, asked was"),
+    ],
+)
+def test_an_allocator_of_other_slots_is_refused(changed: dict[str, Any], said: str) -> None:
+    class Generous(Vendor):
+        def build_allocator(self, request: AllocatorRequest, /) -> Any:
+            return build_reference_allocator(replace(request, **changed))
+
+    with pytest.raises(BuildError, match=r"^paged allocator of platform 'acme': build_al") as error:
+        build(small("llama"), Generous(), CORE)
     assert said in str(error.value)
 
 

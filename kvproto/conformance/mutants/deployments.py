@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import torch
+
 from kvproto.configurator import CPU, BuiltPools, Core, PlanError, PoolPlan, build, plan
 from kvproto.protocols import (
     AllocatorRequest,
@@ -21,6 +23,7 @@ from kvproto.protocols import (
 from kvproto.reference import build_reference_leaf
 from kvproto.reference.build_allocator import build_reference_allocator
 from kvproto.reference.core import ReferenceCore
+from kvproto.reference.paged_allocator import PageAllocator
 from kvproto.reference.platforms import cpu
 
 from ..check_platform import check_deployments
@@ -235,10 +238,25 @@ class LendsTheCombinedSize(ReferenceCore):
         return super().allocator(request, kvcache, table, door)
 
 
+@platform("builder.builds", "llama-page16-hnd")
+class HasAPageTooMany(WrongPlatform):
+    def build_allocator(self, request: AllocatorRequest, /) -> Any:
+        return super().build_allocator(replace(request, size=request.size + request.page_size))
+
+
+class Understated(PageAllocator):
+    """Says that it is a page smaller than it is."""
+
+    def __init__(self, size: int, page_size: int, *rest: Any) -> None:
+        super().__init__(size, page_size, *rest)
+        self.size -= page_size
+
+
 @platform("builder.spaces", "llama-page16-hnd")
 class LendsAPageTooMany(WrongPlatform):
     def build_allocator(self, request: AllocatorRequest, /) -> Any:
-        return super().build_allocator(replace(request, size=request.size + request.page_size))
+        size, page = request.size + request.page_size, request.page_size
+        return Understated(size, page, torch.int64, request.device, None, request.need_sort)
 
 
 @core("builder.state", "qwen3_next-page64-fp8")
