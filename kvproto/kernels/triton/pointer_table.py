@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["pointer_table"]
 
-_tables: dict[tuple[torch.device, tuple[int, ...]], Tensor] = {}
-"""Kept for good: a captured graph reads its table whenever it is replayed. A table is its key, so
-that none is ever wrong; a pool has one, of 8 bytes a buffer."""
+
+class _Known(NamedTuple):
+    """A table and the memory of its first buffer, as long as which it is kept."""
+
+    table: Tensor
+    memory: StorageWeakRef
+
+
+_tables: dict[tuple[torch.device, tuple[int, ...]], _Known] = {}
+"""A table is its key, so that none is ever wrong. It lives as long as the pool: captured graphs
+read it whenever they are replayed."""
 
 
 def pointer_table(buffers: Sequence[Tensor]) -> Tensor:
     """`[buffers]` int64 on their device: where each begins.
 
-    Nothing is copied from the host, so that it can be made while a graph is captured; such a one
-    is filled by every replay, and not kept.
+    Made when first asked for, by a copy from the host that is waited for: afterwards every stream
+    may read it. A captured graph cannot do that.
+
+    :raises RuntimeError: for one that is first asked for while a graph is captured.
     """
     device, addresses = buffers[0].device, tuple(buffer.data_ptr() for buffer in buffers)
     known = _tables.get((device, addresses))
-    if known is not None:
-        return known
-    table = torch.empty(len(addresses), dtype=torch.int64, device=device)
-    for place, pointer in zip(table, addresses, strict=True):
-        place.fill_(pointer)
-    if not _is_capturing(device):
-        _tables[device, addresses] = table
+    # An address is given out again; while a weak reference is held, `cdata` is not.
+    if known is not None and known.memory.cdata == buffers[0].untyped_storage()._cdata:
+        return known.table
+    if _is_capturing(device):
+        raise RuntimeError(
+            f"addresses of {len(buffers)} buffers are not on {device} yet, and a captured graph "
+            "cannot wait for their copy: call the operation once before capturing"
+        )
+    _forget_freed()
+    table = torch.tensor(addresses, dtype=torch.int64, device=device)
+    memory = StorageWeakRef(buffers[0].untyped_storage())
+    _tables[device, addresses] = _Known(table, memory)
     return table
 
 
+def _forget_freed() -> None:
+    """Drop the tables of pools that are gone."""
+    for key in [key for key, known in _tables.items() if known.memory.expired()]:
+        del _tables[key]
+
+
 def _is_capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()

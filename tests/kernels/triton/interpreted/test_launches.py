@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 import torch
 from torch import Tensor
@@ -113,10 +115,31 @@ def test_a_table_is_made_once_and_holds_addresses() -> None:
     assert tables.pointer_table(buffers[:2]) is not table
 
 
-def test_a_table_made_while_a_graph_is_captured_is_not_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It holds nothing before the graph is replayed."""
+def test_a_table_is_refused_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it was made before: replays read that one."""
+    first, second = [torch.zeros(3)], [torch.zeros(3)]
+    table = tables.pointer_table(first)
     monkeypatch.setattr(tables, "_is_capturing", lambda _: True)
-    buffers = [torch.zeros(3)]
-    assert tables.pointer_table(buffers) is not tables.pointer_table(buffers)
+    assert tables.pointer_table(first) is table
+    with pytest.raises(RuntimeError, match="call the operation once before capturing"):
+        tables.pointer_table(second)
+
+
+def test_a_table_lives_as_long_as_its_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_tables", {})
+    for size in range(1, 20):
+        tables.pointer_table([torch.zeros(100 * size) for _ in "abc"])
+    assert len(tables._tables) == 1
+    views = torch.zeros(8).split(2)
+    table = tables.pointer_table(views)
+    assert tables.pointer_table([view[:1] for view in views]) is table
+
+
+def test_an_address_that_is_given_out_again_has_a_new_table() -> None:
+    """The old one goes with the old pool, though a graph of the new one reads it."""
+    memory = (ctypes.c_char * 64)()
+    old = torch.frombuffer(memory, dtype=torch.uint8)
+    table = tables.pointer_table([old])
+    new = torch.frombuffer(memory, dtype=torch.uint8)
+    assert tables.pointer_table([new]) is not table
+    assert tables.pointer_table([new]).tolist() == table.tolist()
