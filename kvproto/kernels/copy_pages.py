@@ -36,13 +36,13 @@ def by_layer(memory: Tensor, order: PageOrder) -> Tensor:
 def gather_pages(buffers: Sequence[Tensor], pages: Tensor, out: Tensor) -> None:
     """`out[l, i]` becomes page `pages[i]` of the layer in `buffers[l]`; zeros for 0 and below.
 
-    Buffers are `[slots, ...]`, page 0 zero, alike in shape and dtype; `out` is
-    `[layers, n, page_size, width]` of their dtype (`by_layer`), `width` the elements of a row, on
-    their device or, for a kernel, in pinned memory. `pages` is `[n]`, int32 or int64. A Triton
-    kernel does all in one launch, and gives zeros for pages past the last. Fixed-shape.
+    Buffers are `[slots, ...]`, page 0 zero, alike in shape, strides and dtype, each row dense;
+    `out` is `[layers, n, page_size, width]` of their dtype (`by_layer`), `width` the elements of a
+    row, on their device or, for a kernel, in pinned memory. `pages` is `[n]`, int32 or int64. A
+    Triton kernel does all in one launch, and gives zeros for pages past the last. Fixed-shape.
 
-    :raises ValueError: for buffers or `out` of another shape or dtype, or of rows that the kernel
-        does not serve; nothing is written.
+    :raises ValueError: for buffers or `out` of another shape or dtype, or of rows that are not so;
+        nothing is written.
     :raises IndexError: on the CPU, for a page past the last; nothing is written.
     """
     _check(buffers, pages, out)
@@ -80,6 +80,13 @@ def _check(buffers: Sequence[Tensor], pages: Tensor, outside: Tensor) -> None:
     first = buffers[0]
     page_size = outside.shape[2]
     expected = (len(buffers), pages.shape[0], page_size, first[0].numel())
+    # A kernel walks the rows of all layers as those of the first.
+    strides = first.stride()
+    if not first[0].is_contiguous() or any(each.stride() != strides for each in buffers):
+        raise ValueError(
+            f"rows of layers have strides {sorted({each.stride() for each in buffers})}, served "
+            "are dense rows that are as far apart in all layers; nothing was written"
+        )
     if outside.shape != expected or any(
         (each.shape, each.dtype) != (first.shape, outside.dtype) for each in buffers
     ):

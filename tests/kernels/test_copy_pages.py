@@ -63,3 +63,30 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IndexError):
         scatter_pages(buffers, torch.tensor([1, PAGES]), memory + 1)
     assert not memory.any()
+
+
+def test_layers_of_other_strides_are_refused() -> None:
+    """A kernel would copy one as if its rows were as far apart as those of the first."""
+    buffers, pages = pool(), torch.tensor([1, 2])
+    memory = torch.ones(LAYERS, 2, PAGE_SIZE, WIDTH)
+    apart = torch.zeros(PAGES * PAGE_SIZE, 2, 2, WIDTH // 2)[:, 1]
+    mixed = [buffers[0], apart, buffers[2]]
+    transposed = [buffer.transpose(1, 2).contiguous().transpose(1, 2) for buffer in buffers]
+    for wrong in (mixed, transposed):
+        before = [buffer.clone() for buffer in wrong]
+        with pytest.raises(ValueError, match="as far apart in all layers; nothing was written"):
+            scatter_pages(wrong, pages, memory)
+        with pytest.raises(ValueError, match="as far apart in all layers; nothing was written"):
+            gather_pages(wrong, pages, memory)
+        assert all(map(torch.equal, wrong, before))
+    assert (memory == 1).all()
+
+
+def test_rows_as_far_apart_in_all_layers_are_copied() -> None:
+    wide = [torch.randn(PAGES * PAGE_SIZE, 2, 2, WIDTH // 2) for _ in range(LAYERS)]
+    buffers, pages = [each[:, 1] for each in wide], torch.tensor([3])
+    memory = torch.zeros(LAYERS, 1, PAGE_SIZE, WIDTH)
+    gather_pages(buffers, pages, memory)
+    for layer, buffer in enumerate(buffers):
+        rows = buffer[3 * PAGE_SIZE : 4 * PAGE_SIZE].reshape(PAGE_SIZE, WIDTH)
+        assert torch.equal(memory[layer, 0], rows)
