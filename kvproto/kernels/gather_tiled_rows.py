@@ -14,7 +14,8 @@ def gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles) -> Tensor:
     """`[n, elements of a row]`, fresh and dense, in the logical order of `tiles.row`.
 
     `source` is dense, all pages of a layer. A location of 0 or below reads the reserved slot,
-    which is zero; `loc` is `[n]`, int32 or int64, in range.
+    which is zero; `loc` is `[n]`, int32 or int64, in range. A kernel gives zeros for those and for
+    locations past the end, and reads nothing for them.
     """
     if served_by_triton(source):
         from .triton.gather_tiled_rows import plan_gather_tiled_rows

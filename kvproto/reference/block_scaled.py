@@ -152,9 +152,8 @@ class BlockScaledLeaf(RowLeaf):
     def restore_reserved(self) -> None:
         """Zero slot 0 of elements and scales, after a memory saver resumed them."""
         super().restore_reserved()
-        nowhere = torch.zeros(1, dtype=torch.int64, device=self.device)
         for scales, buffer in self._scales():
-            scales.store(buffer, nowhere, scales.gather(buffer, nowhere))
+            scales.clear_reserved(buffer)
 
     def _row_buffers(self) -> list[Tensor]:
         return [*self.k_buffer, *self.v_buffer]

@@ -78,9 +78,9 @@ class TiledRows:
 
     def clear_reserved(self) -> None:
         """Zero the row of slot 0."""
-        nowhere = torch.zeros(1, dtype=torch.int64, device=self.buffer.device)
-        # What is dropped is stored as zeros there.
-        self.store(nowhere, self.buffer.new_zeros((1, self.tiles.row_elements)))
+        flat, row = self.buffer.view(-1), self.tiles.row
+        extents, strides = [extent for extent, _ in row], [stride for _, stride in row]
+        flat.as_strided(extents, strides, flat.storage_offset()).zero_()
 
     def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
         """Copy rows between locations; all sources are read first."""

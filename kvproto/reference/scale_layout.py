@@ -48,6 +48,10 @@ class ScalesOfTokens(Protocol):
         """The scales of tokens, fresh; those of slot 0 for 0 and below."""
         ...
 
+    def clear_reserved(self, buffer: Tensor) -> None:
+        """Zero the scales of slot 0."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TokenScales:
@@ -70,6 +74,9 @@ class TokenScales:
 
     def gather(self, buffer: Tensor, loc: Tensor) -> Tensor:
         return gather_rows(buffer, loc).view(loc.shape[0], self.heads, self.blocks)
+
+    def clear_reserved(self, buffer: Tensor) -> None:
+        buffer[0].zero_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +112,6 @@ class InterleavedScales:
 
     def gather(self, buffer: Tensor, loc: Tensor) -> Tensor:
         return gather_interleaved_scales(buffer, loc)
+
+    def clear_reserved(self, buffer: Tensor) -> None:
+        buffer[0, :, 0, 0].zero_()

@@ -111,6 +111,7 @@ def test_store_follows_the_model(layout: str, locations: list[int], dtype: torch
 @given(LOCATIONS, INDEX_DTYPES)
 def test_gather_follows_the_model(layout: str, locations: list[int], dtype: torch.dtype) -> None:
     flat = torch.arange(SLOTS * ROW).float()
+    flat[: PAGE * ROW] = 0  # the reserved page
     stored = seen(flat, layout)
     found = gather_tiled_rows(flat, torch.tensor(locations, dtype=dtype), LAYOUTS[layout][1])
     assert found.shape == (len(locations), ROW)

@@ -30,17 +30,19 @@ def gather_tiled_rows_kernel(
     TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program has `TOKENS` rows; a location that is not of the pool reads the reserved slot."""
+    """What is not in `1 .. slots - 1` is zeros, and nothing is read for it."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
-    slot = tl.where((slot > 0) & (slot < slots), slot, 0)
+    kept = (slot > 0) & (slot < slots)
     page = slot // TILES.PAGE
     first = page * TILES.PAGE_STRIDE + along_tokens(slot - page * TILES.PAGE, TILES)
     for start in tl.static_range(0, TILES.WIDTH, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        mask = (token < n)[:, None] & (column < TILES.WIDTH)[None, :]
-        words = tl.load(source + first[:, None] + along_row(column, TILES)[None, :], mask=mask)
-        tl.store(out + (token * TILES.WIDTH)[:, None] + column[None, :], words, mask=mask)
+        within = (column < TILES.WIDTH)[None, :]
+        place = first[:, None] + along_row(column, TILES)[None, :]
+        words = tl.load(source + place, mask=kept[:, None] & within, other=0)
+        into = out + (token * TILES.WIDTH)[:, None] + column[None, :]
+        tl.store(into, words, mask=(token < n)[:, None] & within)
 
 
 def plan_gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles, out: Tensor) -> Launch:
