@@ -9,6 +9,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file share what it has worked out, and all of `interop/` the same probes."""
     if not config.pluginmanager.has_plugin("xdist"):
