@@ -9,6 +9,7 @@ from typing import Any, get_args
 from kvproto.protocols import DSARows, Fallback
 
 from .elements import KVCacheDtype
+from .option_values import FLOATS
 from .options import (
     DraftKind,
     DraftRows,
@@ -22,8 +23,6 @@ from .options import (
 )
 
 __all__ = ["add_plan_arguments"]
-
-_FLOATS = ("float32", "bfloat16", "float16")
 
 _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--tp", 1, "tensor-parallel ranks"),
@@ -58,8 +57,8 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
     ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
     ("--draft-kind", "eagle", get_args(DraftKind), "what predicts tokens"),
-    ("--model-dtype", "bfloat16", _FLOATS, "the model's own type"),
-    ("--state-dtype", "float32", _FLOATS, "what temporal states are stored in"),
+    ("--model-dtype", "bfloat16", FLOATS, "the model's own type"),
+    ("--state-dtype", "float32", FLOATS, "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),

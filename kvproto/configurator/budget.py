@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .option_values import check_count, check_number
 from .plan_error import PlanError
 
 __all__ = ["MemoryBudget"]
@@ -25,6 +26,7 @@ class MemoryBudget:
     reserved_bytes: int = 0
 
     def __post_init__(self) -> None:
+        check_number("static_fraction", self.static_fraction)
         if not 0 < self.static_fraction <= 1:
             raise PlanError(
                 "static_fraction",
@@ -33,9 +35,7 @@ class MemoryBudget:
                 "give more than 0 and at most 1",
             )
         for name in ("free_bytes", "total_bytes", "reserved_bytes"):
-            value: int = getattr(self, name)
-            if value < 0:
-                raise PlanError(name, value, "bytes are counted from 0", "give 0 or more")
+            check_count(name, getattr(self, name), least=0, why="bytes are counted from 0")
 
     @classmethod
     def of_caches(cls, cache_bytes: int) -> MemoryBudget:

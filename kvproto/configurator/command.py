@@ -28,6 +28,7 @@ __all__ = ["run"]
 
 _FLAGS = {
     "cache_bytes": "--memory",
+    "chunked_prefill_size": "--chunked-prefill",
     "chunked_prefill_size=None": "--chunked-prefill 0",
     "context_len": "--context-len",
     "dcp_size": "--dcp",
@@ -85,7 +86,7 @@ def _in_flags(error: PlanError, memory: str) -> str:
     """What a plan says of its options, said of the command's; of bytes, as they were typed."""
     option = _FLAGS.get(error.option, error.option)
     value = memory if error.option == "cache_bytes" else error.value
-    names = "|".join(name for name in _FLAGS if "_" in name)
+    names = "|".join(sorted((n for n in _FLAGS if "_" in n), key=len, reverse=True))
     text = re.sub(rf"\b({names})\b", lambda name: _FLAGS[name[0]], f"{error.why}; {error.change}")
     return f"{option}={value!r}: {text}"
 

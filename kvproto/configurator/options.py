@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from kvproto.protocols import DSARows, ElementType, Fallback
 
 from .elements import KVCacheDtype
+from .option_values import FLOATS, check_count, check_flag, check_number, check_word
 from .plan_error import PlanError
 
 __all__ = [
@@ -71,6 +72,7 @@ class StateOptions:
     ssm_dtype: ElementType = "float32"
 
     def __post_init__(self) -> None:
+        check_number("full_memory_ratio", self.full_memory_ratio)
         if self.full_memory_ratio <= 0:
             raise PlanError(
                 "full_memory_ratio",
@@ -78,10 +80,10 @@ class StateOptions:
                 "state needs memory",
                 "give more than 0",
             )
-        _at_least_one("slots", self.slots)
-        _one_of("tracking", self.tracking, StateTracking)
-        _one_of("conv_dtype", self.conv_dtype, ElementType)
-        _one_of("ssm_dtype", self.ssm_dtype, ElementType)
+        check_count("slots", self.slots, without="leave it out")
+        check_word("tracking", self.tracking, StateTracking)
+        check_word("conv_dtype", self.conv_dtype, FLOATS)
+        check_word("ssm_dtype", self.ssm_dtype, FLOATS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +107,14 @@ class SpeculativeOptions:
     draft_rows: DraftRows = "own"
 
     def __post_init__(self) -> None:
-        for name in ("draft_tokens", "steps", "topk", "draft_layers", "draft_attn_tp_size"):
-            _at_least_one(name, getattr(self, name))
-        _one_of("kind", self.kind, DraftKind)
-        _one_of("draft_rows", self.draft_rows, DraftRows)
+        for name in ("draft_tokens", "steps", "topk"):
+            check_count(name, getattr(self, name))
+        for name in ("draft_layers", "draft_attn_tp_size"):
+            check_count(name, getattr(self, name), without="leave it out")
+        check_word("kind", self.kind, DraftKind)
+        check_word("draft_rows", self.draft_rows, DraftRows)
         if self.draft_kv_cache_dtype is not None:
-            _one_of("draft_kv_cache_dtype", self.draft_kv_cache_dtype, KVCacheDtype)
+            check_word("draft_kv_cache_dtype", self.draft_kv_cache_dtype, KVCacheDtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +163,29 @@ class ServingOptions:
         return self.pre_alloc_size if self.role == "decode" else 0
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            _at_least_one(name, getattr(self, name))
+        for name in ("page_size", "window_eviction_interval"):
+            check_count(name, getattr(self, name))
+        for name in _OPTIONAL_COUNTS:
+            check_count(name, getattr(self, name), without="leave it out")
+        check_count(
+            "chunked_prefill_size",
+            self.chunked_prefill_size,
+            without="chunked_prefill_size=None for whole prompts",
+        )
+        check_count(
+            "host_to_device_ratio",
+            self.host_to_device_ratio,
+            least=2,
+            why="it is the tokens that a row of the device stands for",
+            without="leave it out to keep every token on the device",
+        )
+        for name in _FLAGS:
+            check_flag(name, getattr(self, name))
         for name, domain in _DOMAINS.items():
-            _one_of(name, getattr(self, name), domain)
+            check_word(name, getattr(self, name), domain)
         if self.dsa_rows is not None:
-            _one_of("dsa_rows", self.dsa_rows, DSARows)
+            check_word("dsa_rows", self.dsa_rows, DSARows)
+        check_number("swa_full_tokens_ratio", self.swa_full_tokens_ratio)
         if not 0 < self.swa_full_tokens_ratio <= 1:
             raise PlanError(
                 "swa_full_tokens_ratio",
@@ -172,31 +193,15 @@ class ServingOptions:
                 "it is the window pool's tokens to one of the full pool",
                 "give more than 0 and at most 1",
             )
-        if self.host_to_device_ratio is not None and self.host_to_device_ratio < 2:
-            raise PlanError(
-                "host_to_device_ratio",
-                self.host_to_device_ratio,
-                "it is the tokens that a row of the device stands for",
-                "give at least 2, or leave it out to keep every token on the device",
-            )
-        if self.pre_alloc_size < 0:
-            raise PlanError(
-                "pre_alloc_size", self.pre_alloc_size, "rows are counted", "give 0 or more"
-            )
+        check_count("pre_alloc_size", self.pre_alloc_size, least=0, why="rows are counted")
 
 
-_COUNTS = (
-    "page_size",
-    "max_total_tokens",
-    "max_running_requests",
-    "context_len",
-    "window_eviction_interval",
-)
-
+_OPTIONAL_COUNTS = ("max_total_tokens", "max_running_requests", "context_len")
+_FLAGS = ("prefix_cache", "overlap_schedule", "window_pools", "enable_memory_saver")
 
 _DOMAINS: dict[str, Any] = {
     "kv_cache_dtype": KVCacheDtype,
-    "model_dtype": ElementType,
+    "model_dtype": FLOATS,
     "layout": HeadLayout,
     "index_rows": IndexRows,
     "role": Role,
@@ -206,15 +211,3 @@ _DOMAINS: dict[str, Any] = {
     "pool_memory": PoolMemory,
     "allocator_fallback": Fallback,
 }
-
-
-def _one_of(name: str, value: object, domain: Any) -> None:
-    allowed: tuple[object, ...] = get_args(domain)
-    if value not in allowed:
-        named = ", ".join(map(repr, allowed))
-        raise PlanError(name, value, "it is none of its values", f"give one of {named}")
-
-
-def _at_least_one(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise PlanError(name, value, "it is a count", "give at least 1, or leave it out")

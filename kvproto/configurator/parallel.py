@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .option_values import check_count
 from .plan_error import PlanError
 
 __all__ = ["ParallelLayout"]
@@ -29,9 +30,8 @@ class ParallelLayout:
 
     def __post_init__(self) -> None:
         for name in ("tp_size", "pp_size", "dp_attention_size", "dcp_size"):
-            value: int = getattr(self, name)
-            if value < 1:
-                raise PlanError(name, value, "ranks are counted from 1", "give at least 1")
+            check_count(name, getattr(self, name), why="ranks are counted from 1")
+        self._check_layers()
         if self.tp_size % self.dp_attention_size:
             raise PlanError(
                 "dp_attention_size",
@@ -46,13 +46,15 @@ class ParallelLayout:
                 f"{self.attention_ranks} ranks share a layer's attention",
                 "give a divisor of tp_size / dp_attention_size",
             )
+
+    def _check_layers(self) -> None:
+        change = "give one count of layers for each stage"
         if self.pp_layers and len(self.pp_layers) != self.pp_size:
-            raise PlanError(
-                "pp_layers",
-                self.pp_layers,
-                f"there are {self.pp_size} stages",
-                "give one count of layers for each stage",
-            )
+            raise PlanError("pp_layers", self.pp_layers, f"there are {self.pp_size} stages", change)
+        for count in self.pp_layers:
+            if type(count) is not int or count < 1:
+                why = "each stage has at least one layer"
+                raise PlanError("pp_layers", self.pp_layers, why, change)
 
     @property
     def attention_ranks(self) -> int:

@@ -90,7 +90,9 @@ def plan_from_json(text: str) -> PoolPlan:
         if found["version"] != _VERSION:
             raise PlanError("version", found["version"], f"plans here have {_VERSION}", "plan anew")
         plan: Any = _decoded(found["plan"])
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except PlanError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:  # ValueError: what a request refuses
         raise PlanError("plan", text[:40], f"is no stored plan ({error})", "plan anew") from error
     if not isinstance(plan, PoolPlan):
         raise PlanError("plan", type(plan).__name__, "is a part of one", "plan anew")

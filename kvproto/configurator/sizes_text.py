@@ -9,6 +9,8 @@ from .plan_error import PlanError
 __all__ = ["read_bytes", "shown_bytes"]
 
 _UNITS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40}
+_DIGITS = 20
+"""Of a number that is an amount of memory."""
 _DECIMAL = {"KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4}
 
 
@@ -19,7 +21,7 @@ def read_bytes(text: str, option: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = match[2].upper() or "B" if match else ""
-    if match is None or unit not in {*_UNITS, *_DECIMAL}:
+    if match is None or len(match[1]) > _DIGITS or unit not in {*_UNITS, *_DECIMAL}:
         raise PlanError(option, text, "is no amount of memory", "write for example 80GiB")
     factor = _DECIMAL.get(unit) or 1 << _UNITS[unit]
     return int(float(match[1]) * factor)
