@@ -27,12 +27,18 @@ def gather_index_keys(
     its row is not read. `seq_len_sum` is the sum of `seq_lens`, so that shapes are known without
     the data. A negative page reads as the reserved one's first slot. `pages` and `layout` as in
     `store_index_keys`.
+
+    Where the two do not fit, keys that `seq_len_sum` counts and no request has in its pages are
+    zeros in a kernel.
+
+    :raises ValueError: for pages that do not have `index_page_size` keys of `index_head_dim`.
+    :raises IndexError: on the CPU, for keys that no request has.
     """
+    _check_pages(pages, index_page_size, index_head_dim)
     if served_by_triton(pages):
         key_tile(index_page_size, index_head_dim, layout)
-        keys, scales = (
-            pages.new_empty(seq_len_sum, width) for width in (index_head_dim, SCALE_BYTES)
-        )
+        new = pages.new_empty if page_indices.numel() else pages.new_zeros
+        keys, scales = (new(seq_len_sum, width) for width in (index_head_dim, SCALE_BYTES))
         _launch(pages, seq_lens, page_indices, keys, scales, layout)
         return keys, scales
     ends = seq_lens.to(torch.int64).cumsum(0)
@@ -43,6 +49,15 @@ def gather_index_keys(
     page = page_indices[request, column].to(torch.int64)
     slot = page * index_page_size + (position - column * index_page_size)
     return load_index_keys(pages, slot, index_head_dim, layout)
+
+
+def _check_pages(pages: Tensor, page_size: int, index_head_dim: int) -> None:
+    found = pages.shape[1] // (index_head_dim + SCALE_BYTES)
+    if found != page_size:
+        raise ValueError(
+            f"pages of {pages.shape[1]} bytes have {found} keys of {index_head_dim} bytes and "
+            f"their scales, not index_page_size={page_size}; nothing was read"
+        )
 
 
 def _launch(

@@ -142,6 +142,13 @@ def test_an_empty_batch_is_empty() -> None:
         assert (keys.shape, scales.shape) == ((0, D), (0, 4))
 
 
+def test_pages_of_another_number_of_keys_are_refused() -> None:
+    pages, _ = filled(1)
+    one = torch.tensor([1])
+    with pytest.raises(ValueError, match=r"8448 bytes have 64 keys .*, not index_page_size=32"):
+        gather_index_keys(pages, one, one.view(1, 1), 1, 32, D)
+
+
 def test_pages_past_two_gib_are_reached(tmp_path: object) -> None:
     """Page 254201 begins past 2^31 bytes; an int32 slot times its stride would wrap."""
     page = 254201

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from kvproto.kernels import gather_index_keys
 from kvproto.kernels.triton.gather_index_keys import plan_gather_index_keys
 from kvproto.kernels.triton.launch import run
 from kvproto.kernels.triton.load_index_keys import plan_load_index_keys
@@ -47,6 +49,47 @@ def test_lengths_that_are_not_their_sum_write_nothing_past_the_end() -> None:
     run(plan_gather_index_keys(memory(4), torch.tensor([9]), torch.tensor([[1]]), rows[:3], scales))
     assert not (rows[:3] == 1).all(1).any()
     assert (rows[3] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("lens", "columns", "filled"),
+    [([3, 4], 1, [(0, 7)]), ([70, 60], 1, [(0, 64), (70, 130)]), ([0, 0], 2, []), ([5], 0, [])],
+)
+def test_keys_that_no_request_has_are_zeros(
+    lens: list[int], columns: int, filled: list[tuple[int, int]]
+) -> None:
+    """Memory that nobody wrote would be read as keys of somebody else's."""
+    rows, scales = (torch.full((202, each.shape[1]), 77).to(torch.uint8) for each in ones(1))
+    table = torch.ones(len(lens), columns, dtype=torch.int64)
+    plan = plan_gather_index_keys(
+        memory(1) | 1, torch.tensor(lens), table, rows[:200], scales[:200]
+    )
+    run(plan)
+    if columns:
+        expected = torch.zeros(200, dtype=torch.bool)
+        for first, end in filled:
+            expected[first:end] = True
+        assert torch.equal(rows[:200].all(1), expected)
+        assert torch.equal(scales[:200].all(1), expected)
+        assert torch.equal(rows[:200].any(1), expected)
+    assert (rows[200:] == 77).all()
+
+
+@pytest.mark.usefixtures("served_on_cpu")
+def test_a_batch_without_pages_has_keys_of_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda self, *n: self.new_full(n, 77))
+    table = torch.ones(1, 0, dtype=torch.int64)
+    for part in gather_index_keys(memory(1), torch.tensor([5]), table, 5, 64, 128):
+        assert len(part) == 5
+        assert not part.any()
+
+
+def test_lengths_and_pages_of_any_strides_are_read() -> None:
+    lens, table = torch.tensor([[2, 9], [3, 9]])[:, 0], torch.tensor([[1, 9], [2, 9]])[:, ::2]
+    rows, scales = ones(5)
+    run(plan_gather_index_keys(memory(4), lens, table, rows, scales))
+    keys = memory(4)[:, :8192].view(4, 64, 128)
+    assert torch.equal(rows, torch.cat((keys[1, :2], keys[2, :3])))
 
 
 def test_keys_of_all_layers_are_moved_in_one_launch() -> None:
