@@ -12,8 +12,9 @@ from .state_budget import slots_per_request
 
 __all__ = ["Concurrency", "Limit", "concurrency"]
 
-Limit = Literal["max_running_requests", "tokens", "state_slots", "default"]
-"""What holds concurrency down: the option, the tokens, the state slots, or a default's bounds."""
+Limit = Literal["max_running_requests", "tokens", "state_slots", "stated_slots", "default"]
+"""What holds concurrency down: the option, the tokens, the state slots that memory has or that were
+stated, or a default's bounds."""
 
 _DEFAULT_LEAST, _DEFAULT_MOST = 2048, 4096
 _TOKENS_A_REQUEST = 2
@@ -22,10 +23,11 @@ _TOKENS_A_REQUEST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """Requests at once in one attention group, and the limit that was the lowest."""
+    """Requests at once in each of `groups` attention groups, and the limit that was the lowest."""
 
     max_running_requests: int
     limit: Limit
+    groups: int = 1
 
 
 def concurrency(
@@ -49,7 +51,8 @@ def concurrency(
         limits["max_running_requests"] = asked
     limits["tokens"] = tokens // _TOKENS_A_REQUEST
     if state_slots is not None:
-        limits["state_slots"] = state_slots // slots_per_request(options)
+        slots: Limit = "state_slots" if options.state.slots is None else "stated_slots"
+        limits[slots] = state_slots // slots_per_request(options)
     if asked is None:
         estimate = int(tokens / context_len * 512)
         limits["default"] = max(min(estimate, _DEFAULT_MOST), _DEFAULT_LEAST)
@@ -63,4 +66,5 @@ def concurrency(
             f"{tokens} tokens serve no request, which needs {_TOKENS_A_REQUEST}",
             "raise it" if capped else "give the caches more memory, or a smaller type",
         )
-    return Concurrency(max_running_requests=limits[limit], limit=limit)
+    groups = parallel.dp_attention_size
+    return Concurrency(max_running_requests=limits[limit], limit=limit, groups=groups)

@@ -8,9 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvproto.protocols import (
+    AllocatorRequest,
+    HiSparseAllocatorRequest,
+    PureSWAAllocatorRequest,
+    ShardedAllocatorRequest,
+    SWAAllocatorRequest,
+    SWARingAllocatorRequest,
+)
+
 from .concurrency import Limit
 from .ledger import Part
-from .pool_plan import PoolPlan
+from .pool_plan import PlannedAllocator, PoolPlan
 from .pool_tree import pool_tree
 from .sizes_text import shown_bytes
 
@@ -41,8 +50,15 @@ _KNOBS: dict[Limit, str] = {
     "max_running_requests": "raise --max-running",
     "tokens": "store rows in a smaller type (--kv-dtype), or give more --memory",
     "state_slots": "raise --state-ratio or --state-slots, or give --state-dtype bfloat16",
+    "stated_slots": "raise --state-slots",
     "default": "state a number with --max-running",
 }
+
+_FREE_KNOBS: dict[Limit, str] = {
+    "tokens": "raise --max-tokens",
+    "state_slots": "give more --memory, or --state-dtype bfloat16",
+}
+"""Where tokens cost nothing: no store of rows is smaller, and state has all the memory."""
 
 
 def print_plan(plan: PoolPlan, console: Console) -> None:
@@ -77,19 +93,46 @@ def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
         "window tokens": [f"{plan.tokens.window:,}" for _, plan in plans],
         "pages": [f"{plan.allocator.size // plan.allocator.page_size:,}" for _, plan in plans],
         "state slots": [f"{plan.state.size:,}" if plan.state else "0" for _, plan in plans],
-        "longest contexts": [f"{_contexts(plan):,}" for _, plan in plans],
-        "requests at once": [f"{p.concurrency.max_running_requests:,}" for _, p in plans],
+        "longest contexts": [_contexts(plan) for _, plan in plans],
+        "requests at once": [
+            f"{p.concurrency.max_running_requests:,}{_of_a_group(p)}" for _, p in plans
+        ],
         "limited by": [p.concurrency.limit.replace("_", " ") for _, p in plans],
     }
     for name, cells in rows.items():
-        if any(cell != "0" for cell in cells):
+        if any(cell not in ("0", "") for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
     return table
 
 
-def _contexts(plan: PoolPlan) -> int:
-    """How many requests of the longest context the tokens are enough for, rounded down."""
-    return plan.tokens.capacity // plan.context_len
+def _contexts(plan: PoolPlan) -> str:
+    """How many requests of the longest context what is lent is enough for, rounded down.
+
+    Empty for windows alone, which hold no whole context.
+    """
+    if not plan.tokens.full:
+        return ""
+    contexts = _lent(plan.allocator) // plan.context_len
+    return f"{contexts:,}{_of_a_group(plan)}" if contexts else "less than one"
+
+
+def _lent(asked: PlannedAllocator) -> int:
+    """Tokens that requests can hold together: those of all ranks that share them, and of a host."""
+    match asked:
+        case AllocatorRequest() | SWAAllocatorRequest():
+            return asked.size
+        case HiSparseAllocatorRequest():
+            return asked.size_logical
+        case SWARingAllocatorRequest(full=full):
+            return full.size
+        case ShardedAllocatorRequest():
+            return asked.size_per_rank * asked.shard_size
+        case PureSWAAllocatorRequest():
+            return asked.size_swa
+
+
+def _of_a_group(plan: PoolPlan) -> str:
+    return " a group" if plan.concurrency.groups > 1 else ""
 
 
 def _bar(plan: PoolPlan) -> Text:
@@ -114,7 +157,9 @@ def _shares(plan: PoolPlan) -> Table:
 
 def _limit(plan: PoolPlan) -> Text:
     running = plan.concurrency
-    line = f"{running.max_running_requests:,} requests at once, limited by "
-    free = running.limit == "tokens" and not plan.bytes_per_token
-    knob = "raise --max-tokens" if free else _KNOBS[running.limit]
+    groups = f" in each of {running.groups} attention groups" if running.groups > 1 else ""
+    line = f"{running.max_running_requests:,} requests at once{groups}, limited by "
+    knob = _KNOBS[running.limit]
+    if not plan.bytes_per_token and running.limit in _FREE_KNOBS:
+        knob = _FREE_KNOBS[running.limit]
     return Text(line + f"{running.limit.replace('_', ' ')}: {knob}")

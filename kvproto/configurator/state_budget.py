@@ -70,10 +70,12 @@ def state_sizes(
         share = cache_bytes * ratio / (1 + ratio) if rows_cost else cache_bytes
         slots = _by_memory(share, slot_bytes, each, draft_tokens)
     if slots < each:
+        groups = parallel.dp_attention_size
+        where = f" in each of {groups} attention groups" if groups > 1 else ""
         raise PlanError(
             "full_memory_ratio" if options.state.slots is None else "slots",
             options.state.slots or options.state.full_memory_ratio,
-            f"{max(slots, 0)} state slots of {slot_bytes} bytes fit, a request needs {each}",
+            f"{max(slots, 0)} state slots of {slot_bytes} bytes fit{where}, a request needs {each}",
             "raise it, or give the caches more memory",
         )
     rows = min(per_group, slots // each) if per_group is not None else slots // each

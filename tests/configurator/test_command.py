@@ -74,6 +74,61 @@ def test_a_plan_of_a_device_subset(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ids for 200 pages of 64, 100 pages of 64 on the device (fallback:" in out
 
 
+def _row(out: str, name: str) -> str:
+    lines = [line for line in out.splitlines() if line.startswith(name)]
+    return lines[0].removeprefix(name).strip() if lines else ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "contexts"),
+    [
+        # Two contexts and a page.
+        ("llama --max-tokens 8256", "2"),
+        ("llama --max-tokens 4032", "less than one"),
+        # Two ranks have a half of each request's tokens.
+        ("llama --max-tokens 8192 --tp 2 --dcp 2", "4"),
+        # Ids of three tokens to a row of the device.
+        ("deepseek_v32 --max-tokens 8192 --host-ratio 3 --no-prefix-cache", "6"),
+        ("llama --max-tokens 8192 --tp 4 --dp-attention 2", "2 a group"),
+        # Windows alone hold no context.
+        ("mistral", ""),
+    ],
+)
+def test_how_many_of_the_longest_contexts_fit(
+    capsys: pytest.CaptureFixture[str], asked: str, contexts: str
+) -> None:
+    options = [*asked.split(), "--page-size", "64", "--context-len", "4096"]
+    status, out, _ = run(capsys, *options)
+    assert status == 0
+    assert _row(out, "longest contexts") == contexts
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            ["mamba2", "--context-len", "4096"],
+            "limited by state slots: give more --memory, or --st",
+        ),
+        (
+            ["qwen3_next", "--state-slots", "9"],
+            "3 requests at once, limited by stated slots: raise",
+        ),
+        (["qwen3_next"], "limited by state slots: raise --state-ratio or --state-slots"),
+        (
+            ["llama", "--tp", "4", "--dp-attention", "2", "--max-running", "16"],
+            "8 requests at once in each of 2 attention groups, limited by",
+        ),
+    ],
+)
+def test_the_knob_that_is_recommended_does_something(
+    capsys: pytest.CaptureFixture[str], asked: list[str], said: str
+) -> None:
+    status, out, _ = run(capsys, *asked)
+    assert status == 0
+    assert said in " ".join(out.split())
+
+
 def test_json_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "gpt_oss", "--json", "--memory", "40 GiB", "--static-fraction", "1"
