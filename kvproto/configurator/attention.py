@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fields import HEADS, HIDDEN, Fields
+from .fields import HEADS, HIDDEN, LAYERS, Fields
 from .geometry import (
     AttentionGeometry,
     CompressedGeometry,
@@ -10,6 +10,7 @@ from .geometry import (
     IndexGeometry,
     LatentGeometry,
 )
+from .layer_blocks import heads_of_blocks
 from .layer_kinds import LayerKind
 
 __all__ = [
@@ -126,6 +127,7 @@ def compressed_geometry(fields: Fields) -> CompressedGeometry:
     :raises ShapeError: where neither ratios nor kinds of layers are stated.
     """
     ratios = fields.integers("compress_ratios")
+    count = fields.integer(*LAYERS)
     if ratios is None:
         words = fields.words("layer_types") or ()
         ratios = tuple(_COMPRESSION.get(word, 0) for word in words)
@@ -133,7 +135,7 @@ def compressed_geometry(fields: Fields) -> CompressedGeometry:
         head_dim=fields.required("head_dim"),
         qk_rope_head_dim=fields.required("qk_rope_head_dim"),
         index_head_dim=fields.required("index_head_dim"),
-        ratios=ratios,
+        ratios=ratios[:count],
     )
 
 
@@ -147,7 +149,12 @@ def _head_num(fields: Fields) -> int:
     # Falcon's later layout counts its heads though it also states this.
     if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         return 1
-    heads = fields.positive(*_KV_HEADS) or fields.positive(*HEADS)
+    blocks = heads_of_blocks(fields)
+    if blocks is not None:
+        return blocks
+    inner = fields.inner("attn_config")
+    heads = inner.positive("kv_n_heads") if inner is not None else None
+    heads = heads or fields.positive(*_KV_HEADS) or fields.positive(*HEADS)
     if heads is None:
         raise fields.lacks(*HEADS)
     return heads

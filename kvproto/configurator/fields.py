@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, TypeGuard
+
+from .class_defaults import CLASS_DEFAULTS
 
 __all__ = ["HEADS", "HIDDEN", "LAYERS", "Fields", "ShapeError", "is_object"]
 
@@ -24,13 +27,15 @@ class Fields:
 
     `llm_config` and `language_config` are further names of the nested one.
 
-    A field that is absent and one that is null are the same.
+    A field that is absent has its class's default where checkpoints leave it out
+    (`class_defaults`); otherwise one that is absent and one that is null are the same.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        nested = next((config[name] for name in _NESTED if config.get(name)), None)
-        self._own: Mapping[str, Any] = nested if isinstance(nested, Mapping) else config
-        self.model_type = str(self._own.get("model_type") or config.get("model_type") or "")
+        nested: Any = next((config[name] for name in _NESTED if config.get(name)), None)
+        own = nested if is_object(nested) else config
+        self.model_type = str(own.get("model_type") or config.get("model_type") or "")
+        self._own: Mapping[str, Any] = {**CLASS_DEFAULTS.get(self.model_type, {}), **own}
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -121,15 +126,41 @@ class Fields:
         value: Any = self._own.get(name)
         return Fields(value) if is_object(value) else None
 
+    def objects(self, name: str) -> tuple[Fields, ...] | None:
+        """A list of nested groups of fields.
+
+        :raises ShapeError: for another value.
+        """
+        value: Any = self._own.get(name)
+        if value is None:
+            return None
+        if not _is_list(value) or not all(is_object(item) for item in value):
+            raise self.wrong(name, value, "must be a list of objects")
+        return tuple(Fields(item) for item in value)
+
+    def number(self, name: str) -> float | None:
+        """A field that is a number above 0; None where it is absent.
+
+        :raises ShapeError: for another value.
+        """
+        value: Any = self._own.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+            raise self.wrong(name, value, "must be a number above 0")
+        return value
+
     def wrong(self, name: str, value: object, why: str) -> ShapeError:
         """The error for a field whose value cannot be."""
-        return ShapeError(f"{self._who()}: {name}={value!r}: {why}")
+        return ShapeError(f"{self.who}: {name}={value!r}: {why}")
 
     def lacks(self, *names: str) -> ShapeError:
         """The error for a field that is under none of these names."""
-        return ShapeError(f"{self._who()} has no {' or '.join(names)}")
+        return ShapeError(f"{self.who} has no {' or '.join(names)}")
 
-    def _who(self) -> str:
+    @property
+    def who(self) -> str:
+        """The start of an error."""
         return f"config of model_type '{self.model_type}'"
 
 

@@ -70,12 +70,15 @@ class ParallelLayout:
         """Of so many requests at once, those of one attention group; at least one."""
         return None if running is None else max(1, running // self.dp_attention_size)
 
-    def stage(self, rank: int, layer_num: int) -> range:
+    def stage(self, rank: int, layer_num: int, rows_per_layer: int = 1) -> range:
         """Global layer ids of a pipeline stage; the last stages have the odd layers.
+
+        Stages are cut between layers of the model, which have `rows_per_layer` ids each.
 
         :raises PlanError: for a rank that is none, more stages than layers, or stated counts that
             are not all layers.
         """
+        layer_num //= rows_per_layer
         if self.pp_size > layer_num:
             raise PlanError(
                 "pp_size",
@@ -91,7 +94,7 @@ class ParallelLayout:
                 "pp_layers", counts, f"the model has {layer_num} layers", "make them add up"
             )
         start = sum(counts[:rank])
-        return range(start, start + counts[rank])
+        return range(start * rows_per_layer, (start + counts[rank]) * rows_per_layer)
 
     def _even(self, layer_num: int) -> tuple[int, ...]:
         base, odd = divmod(layer_num, self.pp_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import ceil
 
 from kvproto.protocols import PlatformCapabilities, SubsystemRequest
@@ -54,15 +55,15 @@ def plan(
     :raises PlanError: for options that cannot be served together, for a stage that is none, and for
         too little memory.
     """
-    layer_num = len(shape.layers)
-    parallel.stage(pp_rank, layer_num)
+    layers_of = partial(
+        parallel.stage, layer_num=len(shape.layers), rows_per_layer=shape.rows_per_layer
+    )
+    layers_of(pp_rank)
     refuse(shape, options, parallel, platform)
     if shape.compressed is not None:
         return compressed_plan(shape, options, parallel, budget, platform, pp_rank)
     stages = [
-        StageRequests.of(
-            shape, draft_shape, parallel.stage(rank, layer_num), options, parallel, platform
-        )
+        StageRequests.of(shape, draft_shape, layers_of(rank), options, parallel, platform)
         for rank in range(parallel.pp_size)
     ]
     state = common_state(stages, budget.cache_bytes, options, parallel)

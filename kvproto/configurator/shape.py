@@ -13,6 +13,7 @@ from .attention import (
     shared_choices,
     window_geometry,
 )
+from .context_field import stated_context_len
 from .fields import HEADS, Fields
 from .geometry import (
     AttentionGeometry,
@@ -21,7 +22,7 @@ from .geometry import (
     IndexGeometry,
     StateGeometry,
 )
-from .layer_kinds import LayerKind, layer_kinds
+from .layer_kinds import LayerKind, layer_kinds, rows_per_layer
 from .states import state_geometry
 
 __all__ = ["ModelShape"]
@@ -43,6 +44,8 @@ class ModelShape:
     choice. `draft_layers` counts the layers that predict further tokens, which `layers` leaves out;
     those of `draft_window_ids`, counted from 0, attend to the window. Layers of `embedding_ids`
     have embeddings of their own, and keep the inputs of their convolution with a request's state.
+    Of `layers`, `rows_per_layer` one after another are one layer of the model, which stages and
+    counts of layers do not part.
     """
 
     model_type: str
@@ -59,6 +62,7 @@ class ModelShape:
     draft_window_ids: tuple[int, ...] = ()
     embedding_ids: tuple[int, ...] = ()
     context_len: int | None = None
+    rows_per_layer: int = 1
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any]) -> ModelShape:
@@ -78,7 +82,7 @@ class ModelShape:
             attention=attention_geometry(fields) if fields.has_any(*HEADS) else None,
             window_attention=window_geometry(fields) if windowed else None,
             window=window,
-            index=None if "compressed" in kinds else index_geometry(fields),
+            index=_index(fields, kinds),
             reused_choice_ids=shared_choices(fields, kinds),
             compressed=compressed_geometry(fields) if "compressed" in kinds else None,
             state=state_geometry(fields) if recurrent else None,
@@ -87,7 +91,8 @@ class ModelShape:
             draft_window_ids=fields.integers("mtp_local_layer_ids") or () if windowed else (),
             # These ids count from 1.
             embedding_ids=tuple(i - 1 for i in fields.integers("ple_layer_ids") or ()),
-            context_len=fields.integer("max_position_embeddings", "model_max_length"),
+            rows_per_layer=rows_per_layer(fields),
+            context_len=stated_context_len(fields),
         )
 
     def ids(self, *kinds: LayerKind) -> tuple[int, ...]:
@@ -114,6 +119,15 @@ def _window(fields: Fields, kinds: tuple[LayerKind, ...]) -> int | None:
     if window is None and "sliding" in kinds:
         raise fields.lacks(*_WINDOWS)
     return window
+
+
+def _index(fields: Fields, kinds: tuple[LayerKind, ...]) -> IndexGeometry | None:
+    if "compressed" in kinds:
+        return None
+    index = index_geometry(fields)
+    if index is None and "indexed" in kinds:
+        raise fields.lacks("index_head_dim", "indexer_head_dim", "sparse_attention_config")
+    return index
 
 
 def _recurrent_ids(fields: Fields, kinds: tuple[LayerKind, ...]) -> tuple[int, ...]:

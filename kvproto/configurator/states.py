@@ -109,7 +109,10 @@ def _mamba1(fields: Fields) -> StateGeometry:
 
 def _mamba2(fields: Fields) -> StateGeometry:
     heads = fields.required("mamba_n_heads", "mamba_num_heads", "num_heads")
-    width = fields.required("mamba_d_head", "mamba_head_dim", "head_dim")
+    if fields.word("mamba_d_head", "") == "auto":
+        width = fields.required("mamba_expand") * fields.required("hidden_size") // heads
+    else:
+        width = fields.required("mamba_d_head", "mamba_head_dim", "head_dim")
     groups = fields.required("mamba_n_groups", "n_groups")
     state = fields.required("mamba_d_state", "ssm_state_size", "state_size")
     inner = fields.integer("mamba_d_ssm") or heads * width

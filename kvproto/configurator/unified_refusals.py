@@ -61,8 +61,8 @@ def _refuse_buffer(
 def _stages_of_one_kind(
     shape: ModelShape, options: ServingOptions, parallel: ParallelLayout
 ) -> list[range]:
-    layer_num = len(shape.layers)
-    layers = (parallel.stage(rank, layer_num) for rank in range(parallel.pp_size))
+    layer_num, per_layer = len(shape.layers), shape.rows_per_layer
+    layers = (parallel.stage(rank, layer_num, per_layer) for rank in range(parallel.pp_size))
     stages = (Stage.of(shape, each, options) for each in layers)
     return [s.layers for s in stages if not s.full or not (s.window or s.state)]
 

@@ -11,6 +11,7 @@ from kvproto.configurator import (
     HeadGeometry,
     LatentGeometry,
     ModelShape,
+    ParallelLayout,
     ShapeError,
     example_config,
     example_names,
@@ -56,7 +57,7 @@ BY_HAND: dict[str, tuple[dict[str, int], int, int]] = {
     "qwen3_5_text": ({"linear": 24, "full": 8}, 8 * 4 * 512, 0),
     "qwen3_moe": ({"full": 24}, 24 * 4 * 128, 0),
     "qwen3_next": ({"linear": 36, "full": 12}, 12 * 2 * 512, 0),
-    "qwen4_exp": ({"linear": 30, "indexed": 10}, 10 * 2 * 512, 0),
+    "qwen4_exp": ({"linear": 30, "full": 10}, 10 * 2 * 512, 0),
     "step3p7": ({"full": 45}, 45 * 8 * 256, 0),
 }
 
@@ -247,6 +248,22 @@ def test_a_rank_never_stores_less_than_one_head(ranks: int) -> None:
     [
         ({"num_attention_heads": "many"}, "num_attention_heads='many': must be an integer"),
         ({"num_hidden_layers": None}, "has no num_hidden_layers or num_layers or n_layer"),
+        ({"num_attention_heads": None}, "has no num_attention_heads or n_head or n_heads"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads=0: must be an integer of at least 1"),
+        ({"hidden_size": 16}, "hidden_size=16: leaves nothing for each of 32 heads"),
+        ({"layer_types": ["sliding_attention"] * 32}, "has no sliding_window or"),
+        (
+            {"layer_types": ["sliding_attention"] * 32, "sliding_window": 0},
+            "sliding_window=0: must",
+        ),
+        ({"layer_types": ["indexed_attention"] * 32}, "has no index_head_dim or"),
+        ({"layer_types": ["full_attention"] * 33}, "33 kinds for 32 layers"),
+        ({"sliding_window": 64}, "sliding_window=64: nothing says which layers have it"),
+        ({"use_cla": True}, "use_cla changes what its layers keep"),
+        ({"block_types": ["recurrent"]}, "block_types changes what its layers keep"),
+        ({"block_configs": []}, "0 block_configs for 32 layers"),
+        ({"block_configs": [{}] * 32}, "block_configs[0] has no attention"),
+        ({"num_kv_shared_layers": 32}, "num_kv_shared_layers=32: no earlier layer"),
         ({"layer_types": ["full_attention"] * 3}, "3 kinds for 32 layers"),
         ({"layer_types": ["holographic"] * 32}, "layer_types='holographic': is none of"),
         ({"num_key_value_heads": -1}, "num_key_value_heads=-1: must be an integer of at least 0"),
@@ -256,3 +273,94 @@ def test_a_config_that_cannot_be_says_where(changed: dict[str, Any], said: str) 
     with pytest.raises(ShapeError, match="config of model_type 'llama'") as error:
         shape_of("llama", head_dim=None, **changed)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])
+def test_indexed_layers_without_a_key_are_refused(name: str) -> None:
+    with pytest.raises(ShapeError, match="has no index_head_dim"):
+        shape_of(name, index_head_dim=None)
+
+
+def test_this_family_indexes_where_the_indexer_is_stated_whatever_the_words() -> None:
+    words = ["linear_attention", "full_attention"] * 20
+    index = {"indexer_head_dim": 64, "indexer_compress_ratio": 8}
+    assert Counter(shape_of("qwen4_exp", **index).layers) == {"linear": 30, "indexed": 10}
+    assert shape_of("qwen4_exp", layer_types=words, **index).layers[1] == "indexed"
+    assert shape_of("qwen4_exp", layer_types=words).layers[1] == "full"
+    with pytest.raises(ShapeError, match="has no index_head_dim or indexer_head_dim"):
+        shape_of("qwen4_exp", indexer_n_heads=4)
+
+
+def test_entries_of_draft_layers_are_left_out_where_the_config_counts_them() -> None:
+    words = ["sliding_attention", "full_attention", "full_attention", "full_attention"] * 12
+    shape = shape_of("step3p7", layer_types=words, sliding_window=512, num_nextn_predict_layers=3)
+    assert len(shape.layers) == 45
+    with pytest.raises(ShapeError, match="48 kinds for 45 layers"):
+        shape_of("step3p7", layer_types=words, sliding_window=512, num_nextn_predict_layers=1)
+
+
+def test_layers_that_read_an_earlier_layers_rows_keep_none() -> None:
+    shape = shape_of("gemma4_text", num_kv_shared_layers=10)
+    assert Counter(shape.layers) == {"sliding": 17, "full": 3, "no_cache": 10}
+    assert shape.layers[20:] == ("no_cache",) * 10
+
+
+def test_blocks_without_attention_keep_no_rows() -> None:
+    heads, none = {"attention": {"n_heads_in_group": 8}}, {"attention": {"no_op": True}}
+    blocks = {"block_configs": [heads, none, heads, heads], "num_hidden_layers": 4}
+    shape = shape_of("llama", num_key_value_heads=None, head_dim=128, **blocks)
+    assert shape.layers == ("full", "no_cache", "full", "full")
+    assert shape.attention == HeadGeometry(head_num=4, head_dim=128, v_head_dim=128)
+    blocks["block_configs"] = [heads, none, heads, {"attention": {"n_heads_in_group": 4}}]
+    with pytest.raises(ShapeError, match=r"n_heads_in_group=\[4, 8\]: must be one count"):
+        shape_of("llama", **blocks)
+
+
+@pytest.mark.parametrize(
+    ("changed", "heads"),
+    [
+        ({"multi_query": True}, 1),
+        ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 8}, 8),
+        ({"attn_config": {"kv_n_heads": 8}}, 8),
+    ],
+)
+def test_other_ways_to_count_heads(changed: dict[str, Any], heads: int) -> None:
+    found = shape_of("llama", **changed).attention
+    assert isinstance(found, HeadGeometry)
+    assert found.head_num == heads
+
+
+@pytest.mark.parametrize("stages", [2, 3, 8])
+def test_stages_are_cut_between_layers_of_the_model(stages: int) -> None:
+    shape = shape_of("longcat_flash")
+    assert (len(shape.layers), shape.rows_per_layer) == (56, 2)
+    ranks = ParallelLayout(pp_size=stages)
+    cut = [ranks.stage(rank, 56, shape.rows_per_layer) for rank in range(stages)]
+    assert [i for layers in cut for i in layers] == list(range(56))
+    sizes = {len(layers) for layers in cut}
+    assert sizes <= {2 * (28 // stages), 2 * (28 // stages + 1)}
+
+
+def test_ratios_alone_say_that_rows_are_compressed() -> None:
+    ratios = [128, 128, *[4, 128] * 20, 4, 0]
+    shape = shape_of("deepseek_v4", layer_types=None, compress_ratios=ratios)
+    assert shape.layers == ("compressed",) * 43
+    assert shape.compressed is not None
+    assert shape.compressed.ratios == tuple(ratios[:43])
+
+
+@pytest.mark.parametrize(
+    ("changed", "length"),
+    [
+        ({"model_max_length": 16384}, 16384),
+        ({"seq_length": 131072, "model_max_length": 16384}, 131072),
+        ({"rope_scaling": {"type": "linear", "factor": 2.5}}, 5120),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 2048),
+        ({"rope_scaling": {"factor": 40, "original_max_position_embeddings": 2048}}, 2048),
+        ({"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}, 2048),
+        ({"max_position_embeddings": None, "n_positions": 1024}, 1024),
+        ({"max_position_embeddings": None}, None),
+    ],
+)
+def test_contexts(changed: dict[str, Any], length: int | None) -> None:
+    assert shape_of("llama", **changed).context_len == length

@@ -11,10 +11,12 @@ import sys
 from typing import Any
 
 from sglang.srt.configs.mamba_utils import KimiLinearStateShape, Mamba2StateShape
+from sglang.srt.utils.hf_transformers import get_context_length
 from transformers import AutoConfig
 
 from kvproto.configurator import ModelShape, StateGeometry, example_config, example_names
-from tests.interop.window_cases import WINDOW_CASES
+from kvproto.configurator.class_defaults import CLASS_DEFAULTS
+from tests.interop.window_cases import CONTEXT_CASES, WINDOW_CASES
 
 
 def main() -> None:
@@ -26,6 +28,14 @@ def main() -> None:
             for ranks in (1, 2, 4, 8, 16)
             if (state := ModelShape.from_hf_config(example_config(name)).state) is not None
             and state.heads % ranks == 0
+        },
+        "class_defaults": {
+            family: {name: getattr(AutoConfig.for_model(family), name) for name in ours}
+            for family, ours in CLASS_DEFAULTS.items()
+        },
+        "contexts": {
+            name: get_context_length(AutoConfig.for_model(**config))
+            for name, config in CONTEXT_CASES.items()
         },
         "windows": {
             name: AutoConfig.for_model(**config).layer_types

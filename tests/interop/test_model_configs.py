@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from kvproto.configurator import ModelShape, example_config, example_names
+from kvproto.configurator.class_defaults import CLASS_DEFAULTS
 from tests.interop import report
-from tests.interop.window_cases import WINDOW_CASES
+from tests.interop.window_cases import CONTEXT_CASES, WINDOW_CASES
 
 HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
-WORDS = {"sliding": "sliding_attention", "chunked": "chunked_attention", "full": "full_attention"}
+WORDS = {
+    "sliding": "sliding_attention",
+    "chunked": "chunked_attention",
+    "full": "full_attention",
+    "linear": "linear_attention",
+    "indexed": "indexed_attention",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +48,13 @@ def test_windows_without_a_list_are_where_the_class_derives_them(
 ) -> None:
     layers = ModelShape.from_hf_config(WINDOW_CASES[name] | HEADS).layers
     assert [WORDS[kind] for kind in layers] == theirs["windows"][name]
+
+
+def test_what_configs_leave_to_their_class(theirs: dict[str, Any]) -> None:
+    assert theirs["class_defaults"] == CLASS_DEFAULTS
+
+
+@pytest.mark.parametrize("name", CONTEXT_CASES)
+def test_contexts(theirs: dict[str, Any], name: str) -> None:
+    config = CONTEXT_CASES[name] | HEADS | {"num_hidden_layers": 12}
+    assert ModelShape.from_hf_config(config).context_len == theirs["contexts"][name]

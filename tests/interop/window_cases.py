@@ -1,12 +1,26 @@
-"""Configs without `layer_types`, from which both sides say which layers attend to a window."""
+"""Configs from which both sides say which layers attend to a window, and how long a context is."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["WINDOW_CASES"]
+__all__ = ["CONTEXT_CASES", "WINDOW_CASES"]
 
 _SWITCHED_ON = {"use_sliding_window": True, "sliding_window": 4096}
+_GATED_DELTA = {
+    "linear_num_value_heads": 32,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
+_INDEXER = {
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 256,
+    "indexer_budget": 2048,
+    "indexer_compress_ratio": 16,
+}
 
 WINDOW_CASES: dict[str, dict[str, Any]] = {
     "afmoe": {"model_type": "afmoe"},
@@ -38,6 +52,8 @@ WINDOW_CASES: dict[str, dict[str, Any]] = {
     "qwen2_vl": {"model_type": "qwen2_vl_text", "max_window_layers": 9} | _SWITCHED_ON,
     "qwen2_5_vl": {"model_type": "qwen2_5_vl_text", "max_window_layers": 9} | _SWITCHED_ON,
     "qwen3": {"model_type": "qwen3", "max_window_layers": 0} | _SWITCHED_ON,
+    "qwen3_next": {"model_type": "qwen3_next"} | _GATED_DELTA,
+    "qwen4_exp_text": {"model_type": "qwen4_exp_text"} | _GATED_DELTA | _INDEXER,
     "smollm3": {"model_type": "smollm3"} | _SWITCHED_ON,
     "vaultgemma": {"model_type": "vaultgemma"},
 }
@@ -45,3 +61,40 @@ WINDOW_CASES: dict[str, dict[str, Any]] = {
 for _config in WINDOW_CASES.values():
     _config.setdefault("sliding_window", 4096)
     _config["num_hidden_layers"] = 16
+
+_LLAMA = {"model_type": "llama", "max_position_embeddings": 4096}
+CONTEXT_CASES: dict[str, dict[str, Any]] = {
+    "plain": _LLAMA,
+    "linear": _LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "named type": _LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.5}},
+    "yarn": _LLAMA
+    | {
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 1024,
+        }
+    },
+    "llama3": _LLAMA
+    | {
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 1024,
+        }
+    },
+    "tokenizer's length": _LLAMA | {"model_max_length": 16384},
+    "sequence": _LLAMA | {"model_max_length": 16384, "seq_length": 32768},
+    "gpt2": {"model_type": "gpt2", "n_positions": 512},
+    "gemma3_text": {
+        "model_type": "gemma3_text",
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+    "gemma3n_text": {
+        "model_type": "gemma3n_text",
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+}
+"""By name: configs whose longest context sglang derives."""

@@ -61,7 +61,7 @@ def layers(bench: DeploymentBench) -> None:
 def _expect_stage(bench: DeploymentBench) -> None:
     """The plan's layers are the stage's that attend, counted from the model's config."""
     request, shape = bench.request, bench.request.shape
-    stage = request.parallel.stage(request.pp_rank, len(shape.layers))
+    stage = request.parallel.stage(request.pp_rank, len(shape.layers), shape.rows_per_layer)
     windows = shape.ids("sliding", "chunked") if request.options.window_pools else ()
     keep_none = shape.ids("linear", "state_only", "no_cache")
     attending = [i for i in stage if i not in keep_none]
