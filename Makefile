@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that share the tests.
+# Processes that share the tests, file by file.
 JOBS ?= 2
 STAMP := .venv/installed
 # Never let pip choose a version: another torch is gigabytes.
@@ -51,7 +51,7 @@ types: setup
 
 # `typecheck/` is run by these tests too, and tests/interop/ asks real pools in .interop-venv.
 unit: setup interop-venv
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv
