@@ -19,8 +19,10 @@ def store_packed_latent_rows(target: Tensor, loc: Tensor, latent: Tensor, rope: 
     """`store_rows` of what `pack_latent_rows` makes of the two parts.
 
     `target` is uint8 `[slots, 1, packed width]`. A Triton kernel quantises where it stores, parts
-    of bfloat16, float16 and float32.
+    of bfloat16, float16 and float32, into dense rows of whole float32; rows of other buffers are
+    packed first.
 
+    :raises ValueError: for parts of another width than the target's; nothing is written.
     :raises TypeError: for parts of a dtype that the kernel does not serve; nothing is written.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
@@ -28,9 +30,12 @@ def store_packed_latent_rows(target: Tensor, loc: Tensor, latent: Tensor, rope: 
         store_rows(target, loc, pack_latent_rows(latent, rope))
         return
     from .triton.launch import run
-    from .triton.packed_latent import plan_store_packed_latent
+    from .triton.packed_latent import is_aligned, plan_store_packed_latent
 
     check_locations(loc, target.shape[0])
+    if not is_aligned(target):
+        store_rows(target, loc, pack_latent_rows(latent, rope))
+        return
     run(plan_store_packed_latent(target, loc, latent, rope))
 
 
@@ -46,10 +51,10 @@ def load_packed_latent_rows(
     if not served_by_triton(loc):
         return unpack_latent_rows(gather_rows(source, loc), rank, dtype)
     from .triton.launch import run
-    from .triton.packed_latent import FLOATS, plan_load_packed_latent
+    from .triton.packed_latent import FLOATS, is_aligned, plan_load_packed_latent
 
     check_locations(loc, source.shape[0])
-    if dtype not in FLOATS:
+    if dtype not in FLOATS or not is_aligned(source):
         return unpack_latent_rows(gather_rows(source, loc), rank, dtype)
     rope = (source.shape[-1] - rank - rank // 32) // 2
     parts = tuple(source.new_empty((loc.shape[0], 1, w), dtype=dtype) for w in (rank, rope))

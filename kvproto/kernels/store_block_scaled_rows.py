@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from .interleaved_scales import store_interleaved_scales
+from .interleaved_scales import ATOM, store_interleaved_scales
 from .locations import check_locations
-from .quantise_fp4 import quantise_fp4
-from .quantise_mxfp8 import quantise_mxfp8
+from .quantise_fp4 import FP4_BLOCK, quantise_fp4
+from .quantise_mxfp8 import MXFP8_BLOCK, quantise_mxfp8
 from .store_row_sets import store_row_sets
 from .triton_devices import served_by_triton
 
@@ -33,11 +33,17 @@ def store_block_scaled_rows(loc: Tensor, sets: Sequence[BlockSet], scheme: Block
     go is as in `store_row_sets`, what they become as in `quantise_blocks`; a Triton kernel does all
     in one launch, from bfloat16, float16 or float32.
 
-    :raises ValueError: for rows of another number or width, or a target whose rows are not dense,
-        which the kernel does not serve; nothing is written.
+    :raises ValueError: for rows of another number or width, scales of another shape, dtype or
+        number of slots than their elements have, a tensor's scale with `mxfp8`, or a target whose
+        rows are not dense, which the kernel does not serve; nothing is written.
     :raises TypeError: for rows of a dtype that the kernel does not serve.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
+    for target, scale_target, rows, tensor_scale in sets:
+        _check_set(loc.shape[0], target, rows, scheme)
+        _check_scales(scale_target, target, scheme)
+        if scheme == "mxfp8" and tensor_scale is not None:
+            raise ValueError("mxfp8 has no scale of the tensor, give None; nothing was written")
     if served_by_triton(loc):
         _launch(loc, sets, scheme)
         return
@@ -74,19 +80,45 @@ def _launch(loc: Tensor, sets: Sequence[BlockSet], scheme: BlockScheme) -> None:
     from .triton.launch import run
     from .triton.store_block_scaled_rows import plan_store_block_scaled_rows
 
-    for target, _, rows, _ in sets:
+    for target, scale_target, _, _ in sets:
         check_locations(loc, target.shape[0])
-        _check_rows(loc.shape[0], target, rows, 1 if scheme == "mxfp8" else 2)
+        _check_dense(scale_target)
     placed = [(to, scales, rows, _on(loc.device, scale)) for to, scales, rows, scale in sets]
     run(plan_store_block_scaled_rows(loc, placed, scheme))
 
 
-def _check_rows(n: int, target: Tensor, rows: Tensor, of_a_byte: int) -> None:
+def _check_set(n: int, target: Tensor, rows: Tensor, scheme: BlockScheme) -> None:
+    of_a_byte = 1 if scheme == "mxfp8" else 2
     shape = (n, *target.shape[1:-1], target.shape[-1] * of_a_byte)
     if rows.shape != shape:
         raise ValueError(
             f"rows are {tuple(rows.shape)}, must be {shape} for {n} locations of a target "
             f"{tuple(target.shape)}; nothing was written"
+        )
+
+
+def _check_scales(scales: Tensor, target: Tensor, scheme: BlockScheme) -> None:
+    (slots, heads), width = target.shape[:2], target.shape[-1]
+    blocks = width // MXFP8_BLOCK if scheme == "mxfp8" else 2 * width // FP4_BLOCK
+    if is_interleaved(scales):
+        chunks = scales.shape[3]
+        shape: tuple[int, ...] = (scales.shape[0], heads, ATOM, chunks, blocks)
+        fits = scales.shape[0] * ATOM * chunks >= slots
+    else:
+        shape = (slots, heads * blocks) if scales.dim() == 2 else (slots, heads, blocks)
+        fits = True
+    if scales.shape != shape or scales.dtype != torch.uint8 or not fits:
+        raise ValueError(
+            f"scales are {scales.dtype} {tuple(scales.shape)}, must be torch.uint8 {shape} for all "
+            f"{slots} slots of elements {tuple(target.shape)}; nothing was written"
+        )
+
+
+def _check_dense(scales: Tensor) -> None:
+    if not (scales if is_interleaved(scales) else scales[:1]).is_contiguous():
+        raise ValueError(
+            f"scales {tuple(scales.shape)} have strides {scales.stride()}; served by the kernel "
+            "are dense rows, or dense pages; nothing was written"
         )
 
 

@@ -21,6 +21,7 @@ from .launch import Launch, next_power_of_2, the_device
 
 __all__ = [
     "FLOATS",
+    "is_aligned",
     "load_packed_latent_kernel",
     "plan_load_packed_latent",
     "plan_store_packed_latent",
@@ -139,13 +140,12 @@ def plan_store_packed_latent(target: Tensor, loc: Tensor, latent: Tensor, rope: 
     `target` is uint8 `[slots, 1, packed width]`, dense; parts have dense rows.
 
     :raises TypeError: for parts of a dtype not in `FLOATS`.
-    :raises ValueError: for a target that is not dense.
+    :raises ValueError: for a target that is not dense, or without whole float32.
     """
     operation = "store_packed_latent_rows"
     device = the_device(operation, (target, loc, latent, rope))
     check_floats(operation, latent.dtype, rope.dtype)
-    if not target.is_contiguous():
-        raise ValueError(f"{operation}: the target is not dense; served are dense buffers")
+    _check_buffer(operation, target, latent.shape[-1], rope.shape[-1])
     latent, rope = (_dense_rows(part) for part in (latent, rope))
     unit = gcd(8, latent.stride(0), rope.stride(0))
     return Launch(
@@ -177,13 +177,12 @@ def plan_load_packed_latent(source: Tensor, loc: Tensor, latent: Tensor, rope: T
     """What `unpack_latent_rows` gives of `source[loc[i]]`, to `latent` and `rope`, dense.
 
     :raises TypeError: for parts of a dtype not in `FLOATS`.
-    :raises ValueError: for a source that is not dense.
+    :raises ValueError: for a source that is not dense, or without whole float32.
     """
     operation = "load_packed_latent_rows"
     device = the_device(operation, (source, loc, latent, rope))
     check_floats(operation, latent.dtype, rope.dtype)
-    if not source.is_contiguous():
-        raise ValueError(f"{operation}: the source is not dense; served are dense buffers")
+    _check_buffer(operation, source, latent.shape[-1], rope.shape[-1])
     return Launch(
         kernel=load_packed_latent_kernel,
         grid=(triton.cdiv(loc.shape[0], _TOKENS),),
@@ -206,6 +205,27 @@ def check_floats(operation: str, *dtypes: torch.dtype) -> None:
         if dtype not in FLOATS:
             served = ", ".join(map(str, FLOATS))
             raise TypeError(f"{operation}: parts are {dtype}; served are {served}")
+
+
+def _check_buffer(operation: str, buffer: Tensor, rank: int, rope: int) -> None:
+    width = packed_latent_width(rank, rope)
+    if buffer.shape[-1] != width:
+        raise ValueError(
+            f"{operation}: rows of the buffer have {buffer.shape[-1]} bytes; parts of {rank} and "
+            f"{rope} make {width}; nothing was written"
+        )
+    if not buffer.is_contiguous():
+        raise ValueError(f"{operation}: the buffer is not dense; served are dense buffers")
+    if not is_aligned(buffer):
+        raise ValueError(
+            f"{operation}: rows of {width} bytes begin {buffer.data_ptr() % 4} past a multiple of "
+            "4; served are rows of whole float32; nothing was written"
+        )
+
+
+def is_aligned(buffer: Tensor) -> bool:
+    """Whether scales of dense rows are at addresses that a float32 is read at."""
+    return not (buffer.shape[-1] % 4 or buffer.data_ptr() % 4)
 
 
 def _views(buffer: Tensor) -> dict[str, object]:

@@ -160,6 +160,38 @@ def test_rows_of_a_dtype_or_shape_that_is_not_served_are_refused() -> None:
     assert not scales.any()
 
 
+def set_of(scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+    return torch.zeros(6, 1, 128, dtype=torch.uint8), scales, torch.ones(1, 1, 128), None
+
+
+@served
+def test_scales_that_are_not_those_of_the_elements_are_refused() -> None:
+    """A kernel would write past them."""
+    one, memory = torch.tensor([5]), torch.zeros(6, 1, 8, dtype=torch.uint8)
+    for scales in (memory[:3, :, :4], memory[..., :2], memory[..., :5], memory[:, :, :4].char()):
+        with pytest.raises(ValueError, match=r"must be torch.uint8 \(6, 1, 4\) for all 6 slots"):
+            store_block_scaled_rows(one, [set_of(scales)], "mxfp8")
+    with pytest.raises(ValueError, match=r"strides \(8, 8, 2\); served by the kernel are dense"):
+        store_block_scaled_rows(one, [set_of(memory[..., ::2])], "mxfp8")
+    pages = torch.zeros(1, 1, 32, 4, 4, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"served by the kernel are dense rows, or dense pages"):
+        store_block_scaled_rows(one, [set_of(pages[:, :, :, ::2])], "mxfp8")
+    with pytest.raises(ValueError, match="mxfp8 has no scale of the tensor"):
+        store_block_scaled_rows(one, [(*set_of(memory[..., :4])[:3], torch.tensor(2.0))], "mxfp8")
+    assert not memory.any()
+    assert not pages.any()
+
+
+def test_the_twin_refuses_the_same_scales() -> None:
+    one, memory = torch.tensor([5]), torch.zeros(6, 1, 8, dtype=torch.uint8)
+    for scales in (memory[:3, :, :4], memory[..., :2], memory[..., :5]):
+        with pytest.raises(ValueError, match=r"must be torch.uint8 \(6, 1, 4\) for all 6 slots"):
+            store_block_scaled_rows(one, [set_of(scales)], "mxfp8")
+    with pytest.raises(ValueError, match="mxfp8 has no scale of the tensor"):
+        store_block_scaled_rows(one, [(*set_of(memory[..., :4])[:3], torch.tensor(2.0))], "mxfp8")
+    assert not memory.any()
+
+
 def largest_error(rows: torch.Tensor, scheme: BlockScheme) -> torch.Tensor:
     """float64, how far off an element of each block may be: half of the block's largest step.
 
