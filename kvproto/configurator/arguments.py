@@ -56,7 +56,7 @@ _SHARES: tuple[tuple[str, float, str], ...] = (
 _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
     ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
-    ("--draft-kind", "eagle", get_args(DraftKind), "what predicts tokens"),
+    ("--draft-kind", None, get_args(DraftKind), "what predicts tokens, eagle if left out"),
     ("--model-dtype", "bfloat16", FLOATS, "the model's own type"),
     ("--state-dtype", "float32", FLOATS, "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
@@ -65,7 +65,7 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),
     ("--window-storage", "paged", get_args(WindowStorage), "pages, or a ring for each request"),
     ("--pool-memory", "split", get_args(PoolMemory), "whether pools share one byte buffer"),
-    ("--draft-rows", "own", get_args(DraftRows), "where a draft's rows lie"),
+    ("--draft-rows", None, get_args(DraftRows), "where a draft's rows lie, own if left out"),
     ("--kv-sharding", "none", get_args(KVSharding), "whether ranks keep latent pages in turn"),
     ("--role", "unified", get_args(Role), "what the instance does"),
     (

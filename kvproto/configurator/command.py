@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from .build_error import BuildError
 from .capabilities import find_capabilities
 from .examples import example_config, example_names
 from .fields import ShapeError, is_object
+from .flag_names import in_flags
 from .options import ServingOptions, SpeculativeOptions, StateOptions
 from .parallel import ParallelLayout
 from .plan import plan
@@ -25,39 +25,6 @@ from .shape import ModelShape
 from .sizes_text import read_bytes
 
 __all__ = ["run"]
-
-_FLAGS = {
-    "cache_bytes": "--memory",
-    "chunked_prefill_size": "--chunked-prefill",
-    "chunked_prefill_size=None": "--chunked-prefill 0",
-    "context_len": "--context-len",
-    "dcp_size": "--dcp",
-    "dp_attention_size": "--dp-attention",
-    "draft_attn_tp_size": "--draft-tp",
-    "draft_kv_cache_dtype": "--draft-dtype",
-    "draft_layers": "--draft-layers",
-    "draft_rows": "--draft-rows",
-    "draft_shape": "--draft-config",
-    "draft_tokens": "--draft-tokens",
-    "full_memory_ratio": "--state-ratio",
-    "host_to_device_ratio": "--host-ratio",
-    "kv_cache_dtype": "--kv-dtype",
-    "kv_sharding": "--kv-sharding",
-    "max_running_requests": "--max-running",
-    "max_total_tokens": "--max-tokens",
-    "page_size": "--page-size",
-    "prefix_cache=False": "--no-prefix-cache",
-    "pool_memory": "--pool-memory",
-    "pp_rank": "--pp-rank",
-    "pp_size": "--pp",
-    "rows": "--rows",
-    "slots": "--state-slots",
-    "static_fraction": "--static-fraction",
-    "swa_full_tokens_ratio": "--window-ratio",
-    "tp_size": "--tp",
-    "window_pools=False": "--no-window-pools",
-}
-"""What an option of a plan is called here, for messages."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         for change in arguments.compare or ():
             plans.append((change, _plan(shape, _changed(arguments, change))))
     except PlanError as error:
-        raise BadInput(_in_flags(error, arguments.memory)) from error
+        raise BadInput(in_flags(error, arguments.memory)) from error
     except (ShapeError, BuildError) as error:
         raise BadInput(str(error)) from error
     if arguments.json:
@@ -80,15 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     _print(plans)
     return 0
-
-
-def _in_flags(error: PlanError, memory: str) -> str:
-    """What a plan says of its options, said of the command's; of bytes, as they were typed."""
-    option = _FLAGS.get(error.option, error.option)
-    value = memory if error.option == "cache_bytes" else error.value
-    names = "|".join(sorted((n for n in _FLAGS if "_" in n), key=len, reverse=True))
-    text = re.sub(rf"\b({names})\b", lambda name: _FLAGS[name[0]], f"{error.why}; {error.change}")
-    return f"{option}={value!r}: {text}"
 
 
 def _print(plans: list[tuple[str, PoolPlan]]) -> None:
@@ -165,23 +123,39 @@ def _plan(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
 
 def _draft(arguments: argparse.Namespace) -> ModelShape | None:
     where: str | None = arguments.draft_config
+    _refuse_idle_draft_flags(arguments)
     if where is None:
         return None
-    if arguments.draft_tokens is None:
-        raise BadInput(f"--draft-config {where} drafts nothing without --draft-tokens N")
     return ModelShape.from_hf_config(_config(where))
+
+
+def _refuse_idle_draft_flags(arguments: argparse.Namespace) -> None:
+    """Nothing, or options of a draft where nothing is drafted, or drafted without a cache."""
+    given = {name: getattr(arguments, f"draft_{name}") for name in _OF_A_DRAFT}
+    why = None
+    if arguments.draft_tokens is None:
+        why = "drafts nothing without --draft-tokens N"
+        given["kind"] = arguments.draft_kind
+    elif arguments.draft_kind == "ngram":
+        why = "is of a draft's cache, and --draft-kind ngram has none: leave it out"
+    for name, value in given.items():
+        if why is not None and value is not None:
+            raise BadInput(f"--draft-{name} {value} {why}")
+
+
+_OF_A_DRAFT = ("config", "layers", "dtype", "tp", "rows")
 
 
 def _options(arguments: argparse.Namespace) -> ServingOptions:
     speculative = None
     if arguments.draft_tokens is not None:
         speculative = SpeculativeOptions(
-            kind=arguments.draft_kind,
+            kind=arguments.draft_kind or "eagle",
             draft_tokens=arguments.draft_tokens,
             draft_layers=arguments.draft_layers,
             draft_kv_cache_dtype=arguments.draft_dtype,
             draft_attn_tp_size=arguments.draft_tp,
-            draft_rows=arguments.draft_rows,
+            draft_rows=arguments.draft_rows or "own",
         )
     return ServingOptions(
         page_size=arguments.page_size,
