@@ -54,7 +54,7 @@ _SHARES: tuple[tuple[str, float, str], ...] = (
     ("--state-ratio", 0.9, "bytes of state to one byte of rows"),
 )
 _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
-    ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows are stored in; auto: the model's"),
+    ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows hold; auto: as --model-dtype"),
     ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
     ("--draft-kind", None, get_args(DraftKind), "what predicts tokens, eagle if left out"),
     ("--model-dtype", "bfloat16", FLOATS, "the model's own type"),

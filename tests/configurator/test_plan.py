@@ -430,3 +430,11 @@ def test_no_plan_exceeds_its_memory(name: str, gib: int, options: dict[str, Any]
     drafted = 0 if made.draft is None else bytes_of_pool(made.draft)
     asked = 0 if made.pool is None else bytes_of_pool(made.pool)
     assert asked + drafted == made.allocated_bytes <= gib * GIB
+
+
+def test_stages_of_a_model_whose_layers_attend_twice_part_no_layer() -> None:
+    shape, ranks = shape_of("longcat_flash"), ParallelLayout(pp_size=8)
+    budget = MemoryBudget.of_caches(GIB)
+    cuts = [plan(shape, ServingOptions(), ranks, budget, pp_rank=i).layers for i in range(8)]
+    # 28 layers: 3 for each of the first four stages, 4 for the others, of two ids each.
+    assert [stop - start for start, stop in cuts] == [6] * 4 + [8] * 4

@@ -56,5 +56,5 @@ def test_what_configs_leave_to_their_class(theirs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", CONTEXT_CASES)
 def test_contexts(theirs: dict[str, Any], name: str) -> None:
-    config = CONTEXT_CASES[name] | HEADS | {"num_hidden_layers": 12}
+    config = CONTEXT_CASES[name] | HEADS | {"num_hidden_layers": 35}
     assert ModelShape.from_hf_config(config).context_len == theirs["contexts"][name]
