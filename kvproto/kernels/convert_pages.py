@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .locations import check_locations
-from .row_tiles import RowTiles
+from .row_tiles import RowTiles, check_tiled
 from .triton_devices import served_by_triton
 
 __all__ = ["convert_pages"]
@@ -30,7 +30,7 @@ def convert_pages(
     past the end too.
 
     :raises ValueError: where they differ in more than tiles, for another number of sources than
-        of targets, and for pages that lie apart; nothing is written.
+        of targets, and for pages that lie apart or are not whole; nothing is written.
     :raises IndexError: on the CPU, for a page past the last; nothing is written.
     """
     _check(source, source_tiles, target, target_tiles)
@@ -77,9 +77,10 @@ def _check(source: Tensor, old: RowTiles, target: Tensor, new: RowTiles) -> None
     if kinds[0] != kinds[1]:
         have, want = (f"{dtype} pages of {size} rows of {row}" for dtype, size, row in kinds)
         raise ValueError(f"convert_pages: {have} for {want}: must be alike; nothing was written")
-    for tiles in (old, new):
+    for tensor, tiles in ((source, old), (target, new)):
         if tiles.page_stride != tiles.page_size * tiles.row_elements:
             raise ValueError(
                 f"convert_pages: pages of {tiles.page_size * tiles.row_elements} elements lie "
                 f"{tiles.page_stride} apart, served are dense ones; nothing was written"
             )
+        check_tiled("convert_pages", tensor, tiles)

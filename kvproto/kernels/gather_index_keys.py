@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .index_page import SCALE_BYTES, IndexLayout, key_tile
+from .index_arguments import check_index_pages
+from .index_page import SCALE_BYTES, IndexLayout
 from .load_index_keys import load_index_keys
 from .triton_devices import served_by_triton
 
@@ -31,12 +32,13 @@ def gather_index_keys(
     Where the two do not fit, keys that `seq_len_sum` counts and no request has in its pages are
     zeros in a kernel.
 
-    :raises ValueError: for pages that do not have `index_page_size` keys of `index_head_dim`.
+    :raises ValueError: for pages as in `store_index_keys`, and for those that do not have
+        `index_page_size` keys of `index_head_dim`.
     :raises IndexError: on the CPU, for keys that no request has.
     """
+    check_index_pages("gather_index_keys", pages, index_head_dim, layout)
     _check_pages(pages, index_page_size, index_head_dim)
     if served_by_triton(pages):
-        key_tile(index_page_size, index_head_dim, layout)
         new = pages.new_empty if page_indices.numel() else pages.new_zeros
         keys, scales = (new(seq_len_sum, width) for width in (index_head_dim, SCALE_BYTES))
         _launch(pages, seq_lens, page_indices, keys, scales, layout)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .row_tiles import RowTiles
+from .locations import check_locations
+from .row_tiles import RowTiles, check_tiled
 from .triton_devices import served_by_triton
 
 __all__ = ["gather_tiled_rows"]
@@ -16,7 +17,12 @@ def gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles) -> Tensor:
     `source` is dense, all pages of a layer. A location of 0 or below reads the reserved slot,
     which is zero; `loc` is `[n]`, int32 or int64, in range. A kernel gives zeros for those and for
     locations past the end, and reads nothing for them.
+
+    :raises ValueError: for a source that is not dense, whole pages.
+    :raises IndexError: on the CPU, for a location past the last row.
     """
+    check_tiled("gather_tiled_rows", source, tiles)
+    check_locations(loc, tiles.slots_of(source))
     if served_by_triton(source):
         from .triton.gather_tiled_rows import plan_gather_tiled_rows
         from .triton.launch import run

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from .index_arguments import check_index_loc, check_index_pages
 from .index_items import move_index_items
 from .index_page import IndexLayout
 from .load_index_keys import load_index_keys
@@ -31,8 +32,12 @@ def move_index_keys(
 
     All sources are read before any target is written. As `move_rows` otherwise; `pages` and
     `layout` as in `store_index_keys`.
+
+    :raises ValueError: for another number of sources than of targets, and for pages as in
+        `store_index_keys`; nothing is moved.
     """
     check_pairs(tgt_loc, src_loc)
+    check_index_pages("move_index_keys", pages, index_head_dim, layout)
     n = tgt_loc.shape[0]
     if n and layout == "token_rows" and on_host(pages, tgt_loc, src_loc):
         move_index_items(pages, tgt_loc, src_loc, index_head_dim)
@@ -53,14 +58,26 @@ def move_index_key_sets(
     """`move_index_keys` in the pages of each layer, which are as many; for up to 256 pairs a
     Triton kernel does it in one launch for all layers.
 
-    :raises ValueError: for another number of sources than of targets; nothing is moved.
+    :raises ValueError: as `move_index_keys`, and for pages of other layers of another size; nothing
+        is moved.
     """
     check_pairs(tgt_loc, src_loc)
+    _check_alike(layers, index_head_dim, layout)
     if layers and tgt_loc.shape[0] <= _IN_ONE_LAUNCH and served_by_triton(layers[0]):
         _launch(layers, tgt_loc, src_loc, index_head_dim, layout)
         return
     for pages in layers:
         move_index_keys(pages, tgt_loc, src_loc, index_head_dim, layout)
+
+
+def _check_alike(layers: Sequence[Tensor], index_head_dim: int, layout: IndexLayout) -> None:
+    for pages in layers:
+        check_index_pages("move_index_key_sets", pages, index_head_dim, layout)
+    if len({pages.shape[1] for pages in layers}) > 1:
+        raise ValueError(
+            f"move_index_key_sets: pages of {sorted({p.shape[1] for p in layers})} bytes, must be "
+            "the same in all layers; nothing was moved"
+        )
 
 
 def _launch(
@@ -70,6 +87,8 @@ def _launch(
     index_head_dim: int,
     layout: IndexLayout,
 ) -> None:
+    for loc in (tgt_loc, src_loc):
+        check_index_loc(min(layers, key=len), loc, index_head_dim)
     from .triton.launch import run
     from .triton.move_index_keys import plan_move_index_keys
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["RowTiles", "Tiles"]
+__all__ = ["RowTiles", "Tiles", "check_tiled"]
 
 Tiles: TypeAlias = tuple[tuple[int, int], ...]
 """Levels of an axis, outermost first: how many steps, and how many elements each goes on."""
@@ -46,6 +46,10 @@ class RowTiles:
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "steps", steps)
 
+    def slots_of(self, tensor: Tensor) -> int:
+        """How many slots the pages of a tensor have."""
+        return tensor.numel() // self.page_stride * self.page_size
+
     def units(self, slots: Tensor) -> Tensor:
         """`[n * units of a row]` int64, row after row: the units that `[n]` slots consist of.
 
@@ -67,3 +71,15 @@ class RowTiles:
             along = torch.arange(extent, device=device) * stride
             at = (at.unsqueeze(-1) + along).flatten()
         return at
+
+
+def check_tiled(operation: str, tensor: Tensor, tiles: RowTiles) -> None:
+    """Whether a tensor is whole pages of such tiles, in dense memory.
+
+    :raises ValueError: naming the operation, what it is and must be.
+    """
+    if not tensor.is_contiguous() or tensor.numel() % tiles.page_stride:
+        raise ValueError(
+            f"{operation}: {tensor.dtype} {tuple(tensor.shape)} has strides {tensor.stride()}; "
+            f"served are dense pages of {tiles.page_stride} elements; nothing was written"
+        )

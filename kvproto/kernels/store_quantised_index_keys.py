@@ -7,7 +7,8 @@ from torch import Tensor
 
 from .e8m0 import e8m0_at_least, e8m0_value
 from .fp8 import to_fp8
-from .index_page import SCALE_BYTES, IndexLayout, page_parts
+from .index_arguments import check_index_loc, check_index_pages, check_index_rows
+from .index_page import SCALE_BYTES, IndexLayout
 from .store_index_keys import store_index_keys
 from .triton_devices import served_by_triton
 
@@ -15,6 +16,9 @@ __all__ = ["quantise_index_keys", "store_quantised_index_keys"]
 
 _LARGEST = 448.0  # of e4m3fn
 _SMALLEST_PEAK = 1e-4
+
+_LAUNCHED = (torch.bfloat16, torch.float16, torch.float32)
+_SERVED = (*_LAUNCHED, torch.float64)
 
 
 def quantise_index_keys(rows: Tensor, *, round_scale: bool) -> tuple[Tensor, Tensor]:
@@ -42,14 +46,19 @@ def store_quantised_index_keys(
     """`store_index_keys` of `quantise_index_keys(rows)`: in one launch, where a kernel does it.
 
     That takes bfloat16, float16 or float32 and scales that lie aligned; otherwise the rows are
-    quantised first.
+    quantised first, float64 too.
 
-    :raises ValueError: for pages that are not whole tiles, preshuffled; nothing is written.
+    :raises ValueError: for pages as in `store_index_keys`, and for rows of another number, rank
+        or dtype; nothing is written.
+    :raises IndexError: on the CPU, for a slot past the last; nothing is written.
     """
-    page_parts(pages, rows.shape[1], layout)
+    check_index_pages("store_quantised_index_keys", pages, rows.shape[-1], layout)
+    check_index_loc(pages, loc, rows.shape[-1])
+    shape = loc.shape[0], rows.shape[-1]
+    check_index_rows("store_quantised_index_keys", rows, *shape, _SERVED)
     scales_at = pages.shape[1] // (rows.shape[1] + SCALE_BYTES) * rows.shape[1]
     is_aligned = not (pages.shape[1] | scales_at | pages.data_ptr()) % SCALE_BYTES
-    if is_aligned and rows.dtype.itemsize in (2, 4) and served_by_triton(pages):
+    if is_aligned and rows.dtype in _LAUNCHED and served_by_triton(pages):
         _launch(pages, loc, rows, round_scale, layout)
     else:
         keys, scales = quantise_index_keys(rows, round_scale=round_scale)

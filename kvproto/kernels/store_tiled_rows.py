@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
 from .locations import check_locations
-from .row_tiles import RowTiles
+from .row_tiles import RowTiles, check_tiled
 from .triton_devices import served_by_triton
 
 __all__ = ["store_tiled_rows"]
@@ -20,9 +22,13 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     are as in `store_rows`: one row wins whole, in a kernel each of its accesses. Fixed-shape:
     dropped rows are zeros for slot 0; a kernel does not touch it, and drops locations past the end.
 
+    :raises ValueError: for a target that is not dense, whole pages, and for rows of another number,
+        length or dtype; nothing is written.
     :raises IndexError: on the CPU, for a location past the last row; nothing is written.
     """
-    check_locations(loc, target.numel() // tiles.row_elements)
+    check_tiled("store_tiled_rows", target, tiles)
+    check_locations(loc, tiles.slots_of(target))
+    _check_rows(target, loc.shape[0], rows, tiles)
     if served_by_triton(target):
         from .triton.launch import run
         from .triton.store_tiled_rows import plan_store_tiled_rows
@@ -33,3 +39,12 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     given = rows.reshape(loc.shape[0], tiles.row_elements)
     kept = torch.where((loc > 0).unsqueeze(-1), given, torch.zeros_like(given[:1]))
     units.index_copy_(0, tiles.units(loc.clamp(min=0)), kept.view(-1, tiles.unit))
+
+
+def _check_rows(target: Tensor, n: int, rows: Tensor, tiles: RowTiles) -> None:
+    given = rows.shape[:1], prod(rows.shape[1:])
+    if rows.dtype != target.dtype or given != ((n,), tiles.row_elements):
+        raise ValueError(
+            f"store_tiled_rows: rows are {rows.dtype} {tuple(rows.shape)}, must be {target.dtype} "
+            f"of {tiles.row_elements} elements each for {n} locations; nothing was written"
+        )

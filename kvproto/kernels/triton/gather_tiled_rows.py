@@ -58,7 +58,7 @@ def plan_gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles, out: Te
             "source": address(source, word),
             "loc": loc,
             "n": n,
-            "slots": source.numel() // tiles.row_elements,
+            "slots": tiles.slots_of(source),
             "out": address(out, word),
         },
         constants={

@@ -60,7 +60,7 @@ def plan_store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowT
             "target": address(target, word),
             "loc": loc,
             "n": n,
-            "slots": dense.shape[0],
+            "slots": tiles.slots_of(target),
             "rows": address(rows, word),
             "rows_pitch": rows.stride(0) * rows.itemsize // shape.unit_bytes,
         },

@@ -14,6 +14,7 @@ SHARED = (
     "test_copy_pages.py",
     "test_index_pages.py",
     "test_latent_rows.py",
+    "test_refused_arguments.py",
     "test_rows.py",
     "test_tiled_rows.py",
 )

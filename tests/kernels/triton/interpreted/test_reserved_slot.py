@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from kvproto.kernels import gather_tiled_rows
+from kvproto.kernels.triton.gather_tiled_rows import plan_gather_tiled_rows
+from kvproto.kernels.triton.launch import run
 from kvproto.reference import MHALeaf
 from kvproto.reference.row_layouts import LAYOUTS
 from tests.reference.block_scaled import fp4, mxfp8, nvfp4
@@ -50,5 +52,8 @@ def test_what_is_dropped_is_gathered_as_zeros() -> None:
     leaf: Any = MHALeaf(**GEOMETRY, kv_cache_layout="vectorized_5d")
     store = leaf._row_stores()[0]
     store.buffer.fill_(7)
-    found = gather_tiled_rows(store.buffer, torch.tensor([0, -1, 8, 32, 1 << 40]), store.tiles)
-    assert found.any(1).tolist() == [False, False, True, False, False]
+    found = gather_tiled_rows(store.buffer, torch.tensor([0, -1, 8]), store.tiles)
+    assert found.any(1).tolist() == [False, False, True]
+    past, out = torch.tensor([8, 32, 1 << 40]), store.buffer.new_ones(3, store.tiles.row_elements)
+    run(plan_gather_tiled_rows(store.buffer, past, store.tiles, out))
+    assert out.any(1).tolist() == [True, False, False]
