@@ -76,6 +76,11 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ),
 )
 
+_FLAGS: tuple[tuple[str, str], ...] = (
+    ("--no-prefix-cache", "keep no finished prefixes"),
+    ("--no-window-pools", "windowed layers keep the whole context"),
+)
+
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them; `readers` holds how each is read, for `--compare`."""
@@ -98,10 +103,9 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
             name, default=choice, choices=choices, metavar="TYPE", help=shown.replace("%", "%%")
         )
         readers[_key(name)] = _one_of(choices)
-    parser.add_argument("--no-prefix-cache", action="store_true", help="keep no finished prefixes")
-    parser.add_argument(
-        "--no-window-pools", action="store_true", help="windowed layers keep the whole context"
-    )
+    for name, text in _FLAGS:
+        parser.add_argument(name, action="store_true", help=text)
+        readers[_key(name)] = _yes_or_no
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--compare",
@@ -118,6 +122,10 @@ def _key(name: str) -> str:
 
 def _with(text: str, default: object) -> str:
     return text if default is None else f"{text} ({default})"
+
+
+def _yes_or_no(text: str) -> bool:
+    return {"yes": True, "no": False}[_one_of(("yes", "no"))(text)]
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:

@@ -34,19 +34,30 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         shape = ModelShape.from_hf_config(_config(arguments.config))
-        plans = [("as given", _plan(shape, arguments))]
+        plans = [("as given", _planned(shape, arguments))]
         for change in arguments.compare or ():
-            plans.append((change, _plan(shape, _changed(arguments, change))))
-    except PlanError as error:
-        raise BadInput(in_flags(error, arguments.memory)) from error
+            plans.append((change, _planned(shape, _changed(arguments, change))))
     except (ShapeError, BuildError) as error:
         raise BadInput(str(error)) from error
     if arguments.json:
-        for _, made in plans:
-            print(plan_to_json(made))
-        return 0
-    _print(plans)
+        print(_as_json(plans))
+    else:
+        _print(plans)
     return 0
+
+
+def _planned(shape: ModelShape, arguments: argparse.Namespace) -> PoolPlan:
+    try:
+        return _plan(shape, arguments)
+    except PlanError as error:
+        raise BadInput(in_flags(error, arguments.memory)) from error
+
+
+def _as_json(plans: list[tuple[str, PoolPlan]]) -> str:
+    """The plan; of several one object, each under what was changed for it."""
+    if len(plans) == 1:
+        return plan_to_json(plans[0][1])
+    return json.dumps({name: json.loads(plan_to_json(made)) for name, made in plans}, indent=1)
 
 
 def _print(plans: list[tuple[str, PoolPlan]]) -> None:

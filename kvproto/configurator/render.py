@@ -84,9 +84,10 @@ def print_comparison(plans: Sequence[tuple[str, PoolPlan]], console: Console) ->
 
 
 def _numbers(plans: Sequence[tuple[str, PoolPlan]]) -> Table:
-    table = Table(
-        "", *(name for name, _ in plans), box=None, pad_edge=False, show_header=len(plans) > 1
-    )
+    table = Table(box=None, pad_edge=False, show_header=len(plans) > 1)
+    table.add_column("", no_wrap=True)
+    for name, _ in plans:
+        table.add_column(name, overflow="fold")  # cut off, columns look alike
     rows = {
         "bytes a token": [shown_bytes(plan.bytes_per_token) for _, plan in plans],
         "tokens": [f"{plan.tokens.full:,}" for _, plan in plans],

@@ -144,6 +144,48 @@ def test_options_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("256.00 KiB") == 2
 
 
+def test_plans_side_by_side_are_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["--compare", "kv-dtype=fp8_e4m3,tp=2", "--compare", "no-prefix-cache=yes"]
+    status, out, _ = run(capsys, "llama", "--json", *changes)
+    assert status == 0
+    found = json.loads(out)
+    assert list(found) == ["as given", "kv-dtype=fp8_e4m3,tp=2", "no-prefix-cache=yes"]
+    plans = [plan_from_json(json.dumps(each)) for each in found.values()]
+    assert [each.bytes_per_token for each in plans] == [524288, 131072, 524288]
+
+
+def test_flags_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "gpt_oss", "--no-window-pools", "--compare", "no-window-pools=no")
+    assert status == 0
+    # 36 layers of 8 heads of 64 + 64, two bytes: all of the whole context, or half of them.
+    assert _row(out, "bytes a token").split()[:1] == ["72.00"]
+    assert len(_row(out, "window tokens").split()) == 2
+    status, _, err = run(capsys, "gpt_oss", "--compare", "no-window-pools=1")
+    assert status == 2
+    assert "'1' is no value of 'no-window-pools'" in err
+
+
+def test_columns_can_be_told_apart_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    changes = [f"kv-dtype=fp8_e4m3,page-size=64,tp={tp}" for tp in (1, 2, 4, 8)]
+    status, out, _ = run(capsys, "llama", *(w for c in changes for w in ("--compare", c)))
+    assert status == 0
+    head = out[: out.index("bytes a")]
+    assert "…" not in out
+    for tp in (1, 2, 4, 8):
+        assert f"={tp}" in head
+
+
+def test_what_a_comparison_cannot_plan_is_said_of_its_own_memory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, _, err = run(capsys, "llama", "--compare", "memory=1MiB")
+    assert status == 2
+    assert "--memory='1MiB': not one page" in err
+
+
 def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "llama", "--reserved", "8GiB", "--weights", "16GiB")
     assert status == 0
