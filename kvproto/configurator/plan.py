@@ -21,6 +21,7 @@ from .ledger import shares_of
 from .options import ServingOptions
 from .page_shards import ranks_of_pages
 from .parallel import ParallelLayout
+from .plan_error import PlanError
 from .pool_plan import DraftWindows, PoolPlan
 from .pooled_keys import qsa_request
 from .refusals import refuse
@@ -58,7 +59,7 @@ def plan(
     layers_of = partial(
         parallel.stage, layer_num=len(shape.layers), rows_per_layer=shape.rows_per_layer
     )
-    layers_of(pp_rank)
+    _refuse_parted([layers_of(rank) for rank in (pp_rank, *range(parallel.pp_size))], shape)
     refuse(shape, options, parallel, platform)
     if shape.compressed is not None:
         return compressed_plan(shape, options, parallel, budget, platform, pp_rank)
@@ -69,6 +70,23 @@ def plan(
     state = common_state(stages, budget.cache_bytes, options, parallel)
     tokens = fewest_tokens(stages, budget.cache_bytes, state, shape, options, parallel)
     return _planned(stages[pp_rank], shape, options, parallel, budget, tokens, state)
+
+
+def _refuse_parted(stages: list[range], shape: ModelShape) -> None:
+    """Rows that later layers read must be on their stage."""
+    if not shape.borrowing_layers:
+        return
+    first = len(shape.layers) - shape.borrowing_layers
+    lenders = {shape.layers[i]: i for i in shape.attending}
+    for layers in stages:
+        if layers.stop > first and layers.start > min(lenders.values()):
+            raise PlanError(
+                "pp_size",
+                len(stages) - 1,
+                f"layers from {first} on read the rows of layers {sorted(lenders.values())}, "
+                "which another stage has",
+                "give fewer stages, or `pp_layers`",
+            )
 
 
 def _planned(

@@ -45,7 +45,8 @@ class ModelShape:
     those of `draft_window_ids`, counted from 0, attend to the window. Layers of `embedding_ids`
     have embeddings of their own, and keep the inputs of their convolution with a request's state.
     Of `layers`, `rows_per_layer` one after another are one layer of the model, which stages and
-    counts of layers do not part.
+    counts of layers do not part. The last `borrowing_layers` keep nothing and read the rows of the
+    last earlier layer of their kind.
     """
 
     model_type: str
@@ -63,6 +64,7 @@ class ModelShape:
     embedding_ids: tuple[int, ...] = ()
     context_len: int | None = None
     rows_per_layer: int = 1
+    borrowing_layers: int = 0
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any]) -> ModelShape:
@@ -91,6 +93,7 @@ class ModelShape:
             draft_window_ids=fields.integers("mtp_local_layer_ids") or () if windowed else (),
             # These ids count from 1.
             embedding_ids=tuple(i - 1 for i in fields.integers("ple_layer_ids") or ()),
+            borrowing_layers=fields.integer("num_kv_shared_layers") or 0,
             rows_per_layer=rows_per_layer(fields),
             context_len=stated_context_len(fields),
         )

@@ -438,3 +438,12 @@ def test_stages_of_a_model_whose_layers_attend_twice_part_no_layer() -> None:
     cuts = [plan(shape, ServingOptions(), ranks, budget, pp_rank=i).layers for i in range(8)]
     # 28 layers: 3 for each of the first four stages, 4 for the others, of two ids each.
     assert [stop - start for start, stop in cuts] == [6] * 4 + [8] * 4
+
+
+def test_rows_that_later_layers_read_are_on_their_stage() -> None:
+    config = example_config("gemma4_text") | {"num_kv_shared_layers": 10}
+    shape, budget = ModelShape.from_hf_config(config), MemoryBudget.of_caches(GIB)
+    even, uneven = ParallelLayout(pp_size=3), ParallelLayout(pp_size=2, pp_layers=(17, 13))
+    with pytest.raises(PlanError, match=r"pp_size=3: layers from 20 on read .* \[17, 19\]"):
+        plan(shape, ServingOptions(), even, budget)
+    assert plan(shape, ServingOptions(), uneven, budget, pp_rank=1).layers == (17, 30)
