@@ -78,7 +78,8 @@ class Case:
     `inputs` makes arguments, `plan` the launches of the kernel for them; `call` is the operation's
     public function with the same arguments, which does the same by its twin or in host memory.
     `moves` is how many bytes the operation has to read and write, from the shapes, if no row is
-    padding; a kernel touches at most `at_most` times as many. `plain` does as much of it as an
+    padding; a kernel touches at most `at_most` times as many, and `again` of them on top, which is
+    what does not grow as `moves` does. `plain` does as much of it as an
     `index_put_` or `index_select` can.
     """
 
@@ -90,6 +91,7 @@ class Case:
     moves: Callable[..., int]
     plain: Callable[..., object] | None = None
     at_most: float = 1.0
+    again: Callable[..., int] | None = None
     tokens: tuple[int, ...] = (64, 8192)
     """Batches that kernels are compiled for differently."""
     bulk: int = 0
@@ -97,9 +99,14 @@ class Case:
     goal: float = 0.0
     """The share of a large copy's bandwidth that is demanded there."""
     why: str = ""
-    """Why `at_most` is more than 1."""
+    """Why `at_most` is more than 1, or there is `again`."""
     interpret: bool = True
     """False where interpreting takes seconds and would show what another shape shows."""
+
+    def allowed(self, inputs: Inputs) -> float:
+        """How many bytes a kernel may touch for these inputs."""
+        again = 0 if self.again is None else self.again(*inputs)
+        return self.at_most * self.moves(*inputs) + again
 
     @property
     def name(self) -> str:

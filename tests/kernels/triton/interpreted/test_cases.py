@@ -51,11 +51,19 @@ def test_a_kernel_does_what_its_twin_does(case: Case) -> None:
 
 @pytest.mark.parametrize("case", distinct(CASES), ids=lambda case: case.name)
 def test_a_kernel_touches_no_byte_that_it_need_not(case: Case) -> None:
-    inputs = case.inputs(place_of(case, padding=False))
-    with touched() as count:
-        launched(case, inputs)
-    needed = case.moves(*inputs)
-    assert needed <= count.loaded + count.stored <= case.at_most * needed
+    assert_touched(case, place_of(case, padding=False))
+
+
+def growing() -> list[Case]:
+    """A case of each operation that reads again what does not grow as what it moves."""
+    cases = [case for case in CASES if case.again and case.shape == "pages of 16"]
+    assert {case.operation for case in cases} == {each.operation for each in CASES if each.again}
+    return cases
+
+
+@pytest.mark.parametrize("case", growing(), ids=lambda case: case.operation)
+def test_what_is_read_again_is_as_stated_for_more_requests(case: Case) -> None:
+    assert_touched(case, Place("cpu", max(case.tokens), 2 * max(case.tokens), padding=False))
 
 
 def first_of_each() -> list[Case]:
@@ -82,6 +90,13 @@ def test_the_operation_launches_its_kernel(case: Case, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("without_host_paths")
 def test_a_kernel_does_what_torch_operations_do(case: Case) -> None:
     assert_same(case, place_of(case), lambda inputs: launched(case, inputs))
+
+
+def assert_touched(case: Case, place: Place) -> None:
+    inputs = case.inputs(place)
+    with touched() as count:
+        launched(case, inputs)
+    assert case.moves(*inputs) <= count.loaded + count.stored <= case.allowed(inputs)
 
 
 def assert_same(case: Case, place: Place, kernel: Callable[[Inputs], None]) -> None:
