@@ -15,6 +15,7 @@ from .capabilities import find_capabilities
 from .examples import example_config, example_names
 from .fields import ShapeError, is_object
 from .flag_names import in_flags
+from .idle_options import idle_options
 from .options import ServingOptions, SpeculativeOptions, StateOptions
 from .parallel import ParallelLayout
 from .plan import plan
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(_as_json(plans))
     else:
-        _print(plans)
+        _print(plans, idle_options(shape, arguments))
     return 0
 
 
@@ -60,7 +61,7 @@ def _as_json(plans: list[tuple[str, PoolPlan]]) -> str:
     return json.dumps({name: json.loads(plan_to_json(made)) for name, made in plans}, indent=1)
 
 
-def _print(plans: list[tuple[str, PoolPlan]]) -> None:
+def _print(plans: list[tuple[str, PoolPlan]], notes: list[str]) -> None:
     from rich.console import Console
 
     from .render import print_comparison, print_plan
@@ -70,6 +71,8 @@ def _print(plans: list[tuple[str, PoolPlan]]) -> None:
         print_plan(plans[0][1], console)
     else:
         print_comparison(plans, console)
+    for note in notes:
+        console.print(f"note: {note}", markup=False)
 
 
 def _config(where: str) -> dict[str, Any]:

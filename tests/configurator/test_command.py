@@ -186,6 +186,38 @@ def test_what_a_comparison_cannot_plan_is_said_of_its_own_memory(
     assert "--memory='1MiB': not one page" in err
 
 
+@pytest.mark.parametrize(
+    ("name", "idle", "said"),
+    [
+        (
+            "llama",
+            "--window-ratio 0.5",
+            "note: --window-ratio: no layer of this model has a window",
+        ),
+        (
+            "llama",
+            "--window-storage ring",
+            "note: --window-storage: no layer of this model has a w",
+        ),
+        ("llama", "--no-window-pools", "note: --no-window-pools: no layer of this model has a wi"),
+        ("gpt_oss", "--state-slots 9", "note: --state-slots: no layer of this model keeps recurre"),
+        ("gpt_oss", "--state-ratio 2", "note: --state-ratio: no layer of this model keeps recurre"),
+        ("llama", "--dsa-rows raw", "note: --dsa-rows: no layer of this model has index keys be"),
+        ("llama", "--index-rows cache", "note: --index-rows: no layer of this model has index ro"),
+        ("gpt_oss", "--window-ratio 0.5", ""),
+        ("qwen3_next", "--state-ratio 2", ""),
+    ],
+)
+def test_an_option_that_decides_nothing_is_noted(
+    capsys: pytest.CaptureFixture[str], name: str, idle: str, said: str
+) -> None:
+    _, out, _ = run(capsys, name, *idle.split())
+    assert said in " ".join(out.split())
+    assert ("note: " in out) is bool(said)
+    given = run(capsys, name, "--json", *idle.split())
+    assert (given == run(capsys, name, "--json")) is bool(said)
+
+
 def test_what_is_reserved_is_not_for_caches(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "llama", "--reserved", "8GiB", "--weights", "16GiB")
     assert status == 0
