@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .assertion import holds
+from .quotient import quotient
 
 __all__ = ["FP8_DTYPES", "Scale", "checked_scale", "to_fp8"]
 
@@ -33,7 +34,7 @@ def to_fp8(values: Tensor, dtype: torch.dtype, scale: Scale = None) -> Tensor:
     limit = torch.finfo(dtype).max
     exact = values.to(torch.float32)
     if scale is not None:
-        exact = exact / checked_scale(scale)
+        exact = quotient(exact, checked_scale(scale))
     return exact.clamp(-limit, limit).to(dtype)
 
 

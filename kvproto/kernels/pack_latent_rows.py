@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .fp8 import to_fp8
 from .packed_latent import LATENT_BLOCK
+from .quotient import quotient
 
 __all__ = ["pack_latent_rows"]
 
@@ -25,7 +26,7 @@ def pack_latent_rows(latent: Tensor, rope: Tensor) -> Tensor:
     """
     shape = (*latent.shape[:-1], latent.shape[-1] // LATENT_BLOCK, LATENT_BLOCK)
     blocks = latent.to(torch.float32).reshape(shape).clamp(-_LARGEST_LATENT, _LARGEST_LATENT)
-    scales = blocks.nan_to_num(nan=0.0).abs().amax(-1) / _LARGEST_FP8
+    scales = quotient(blocks.nan_to_num(nan=0.0).abs().amax(-1), _LARGEST_FP8)
     if not scales.numel():  # torch keeps strides of 0 there, of which it makes no view as bytes
         scales = torch.empty_like(scales, memory_format=torch.contiguous_format)
     # Where 1 / scale is infinite (zeros, subnormals) 0 * inf would store NaN for a plain 0.

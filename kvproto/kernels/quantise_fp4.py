@@ -10,6 +10,7 @@ from torch import Tensor
 from .blocks import as_blocks, largest
 from .e2m1 import E2M1_MAX, pack_e2m1
 from .e8m0 import e8m0_at_least, e8m0_value
+from .quotient import quotient
 
 __all__ = ["FP4_BLOCK", "FP4Scales", "fp4_scale_value", "quantise_fp4"]
 
@@ -41,8 +42,8 @@ def quantise_fp4(rows: Tensor, style: FP4Scales, tensor_scale: Tensor) -> tuple[
     Infinities saturate under the largest scale (that of `fp4_mx16` reads them as infinities). A
     block with a NaN has a scale of NaN, since E2M1 has none: the block is NaN when it is read.
     """
-    blocks = as_blocks(rows.to(torch.float32), FP4_BLOCK) / tensor_scale
-    ratio = largest(blocks) / E2M1_MAX
+    blocks = quotient(as_blocks(rows.to(torch.float32), FP4_BLOCK), tensor_scale)
+    ratio = quotient(largest(blocks), E2M1_MAX)
     ratio = torch.where(blocks.isnan().any(-1, keepdim=True), torch.nan, ratio)
     scales = _mx(ratio) if style == "fp4_mx16" else _nv(ratio)
     divisor = fp4_scale_value(scales, style)

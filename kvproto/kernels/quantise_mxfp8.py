@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .blocks import as_blocks, largest
 from .e8m0 import e8m0_at_least, e8m0_value
+from .quotient import quotient
 
 __all__ = ["MXFP8_BLOCK", "mxfp8_elements", "quantise_mxfp8"]
 
@@ -30,7 +31,7 @@ def quantise_mxfp8(rows: Tensor) -> tuple[Tensor, Tensor]:
     stays NaN and does not touch its neighbours.
     """
     blocks = as_blocks(rows.to(torch.float32), MXFP8_BLOCK)
-    scales = e8m0_at_least(largest(blocks).clamp(min=_SMALLEST) / _MAX)
+    scales = e8m0_at_least(quotient(largest(blocks).clamp(min=_SMALLEST), _MAX))
     return _elements(blocks, scales), scales.squeeze(-1)
 
 

@@ -22,7 +22,8 @@ def store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
 
     The same as `store_rows` for each, with what follows from the locations worked out once.
     Targets may differ in width and dtype; of duplicate locations a row may win in one target
-    that loses in another. A Triton kernel does it in one launch, its target rows must be dense.
+    that loses in another. A Triton kernel does it in one launch, its target rows must be dense;
+    rows in the storage of their own target are copied first. None lie in that of another's.
 
     :raises ValueError: for rows of another number, trailing shape or dtype, or a target that the
         kernel does not serve; nothing is written.
@@ -63,7 +64,16 @@ def _launch(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     from .triton.launch import run
     from .triton.store_row_sets import plan_store_row_sets
 
-    run(plan_store_row_sets(loc, sets))
+    run(plan_store_row_sets(loc, _apart(sets)))
+
+
+def _apart(sets: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Rows in the memory of their target copied: programs write it while others still read."""
+    return [(to, rows.clone() if _storage(rows) == _storage(to) else rows) for to, rows in sets]
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def check_rows(n: int, target: Tensor, rows: Tensor, dtype: torch.dtype) -> None:

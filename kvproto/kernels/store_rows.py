@@ -17,7 +17,8 @@ def store_rows(target: Tensor, loc: Tensor, rows: Tensor) -> None:
     """`target[loc[i]] = rows[i]` for every `i` with `loc[i] >= 1`; the rest is dropped.
 
     `target` is `[slots, ...]`, its slot 0 zero; `rows` is `[n, ...]` with the same trailing shape
-    and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Of duplicate
+    and dtype, any strides; `loc` is `[n]`, int32 or int64, below `slots`. Rows may lie in the
+    target's own memory: all are read before one is written. Of duplicate
     locations one row wins; in a kernel, each of its accesses of up to 16 bytes. Fixed-shape on a
     device, where what is dropped is zeros for slot 0 or, in a kernel, is not touched; a kernel
     drops locations past the last row too.

@@ -81,6 +81,14 @@ def test_wide_rows_are_seen_as_words() -> None:
     assert row_words(target[..., :3], rows[..., :3])[0].dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("n", [3, 40])
+def test_rows_of_the_targets_own_memory_are_read_first(n: int) -> None:
+    target = torch.arange(n + 3).view(-1, 1, 1).repeat(1, 2, 600)
+    expected = [0, 1, *range(1, n + 1), n + 2]
+    store_rows(target, torch.arange(2, n + 2), target[1 : n + 1])
+    assert torch.equal(target, torch.tensor(expected).view(-1, 1, 1).expand(-1, 2, 600))
+
+
 def test_nothing_that_is_dropped_reaches_the_reserved_slot() -> None:
     target = torch.zeros(4, 1, 2)
     rows = torch.full((3, 1, 2), float("nan"))
