@@ -54,12 +54,12 @@ def plan_gather_rows(source: Tensor, loc: Tensor, out: Tensor) -> Launch:
         grid=(0 if empty else triton.cdiv(n, tokens),),
         arguments={
             "source": address(source, shape.WORD),
-            "loc": loc,
+            "loc": loc.contiguous(),
             "out": address(out, shape.WORD),
             "n": n,
             "slots": source.shape[0],
         },
-        constants={"LOC_PITCH": loc.stride(0), "SHAPE": shape, "TOKENS": tokens},
+        constants={"LOC_PITCH": 1, "SHAPE": shape, "TOKENS": tokens},
         device=device,
         unit=shape.unit_bytes,
     )

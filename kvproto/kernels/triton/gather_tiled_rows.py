@@ -56,13 +56,13 @@ def plan_gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles, out: Te
         grid=(triton.cdiv(n, tokens),),
         arguments={
             "source": address(source, word),
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": tiles.slots_of(source),
             "out": address(out, word),
         },
         constants={
-            "LOC_PITCH": loc.stride(0),
+            "LOC_PITCH": 1,
             "TILES": shape,
             "TOKENS": tokens,
             "BLOCK": min(next_power_of_2(shape.WIDTH), BLOCK_BYTES // word),

@@ -168,7 +168,7 @@ def plan_store_block_scaled_rows(
         kernel=store_block_scaled_rows_kernel,
         grid=(triton.cdiv(n, tokens),),
         arguments={
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": min(target.shape[0] for target, *_ in sets),
             "targets": tuple((target, scales) for target, scales, *_ in sets),
@@ -179,7 +179,7 @@ def plan_store_block_scaled_rows(
             "scales": tuple(tensor_scales),
         },
         constants={
-            "LOC_PITCH": loc.stride(0),
+            "LOC_PITCH": 1,
             "SHAPES": shapes,
             "SCALED": tuple("tensor" if isinstance(s, Tensor) else "number" for s in tensor_scales),
             "SCHEME": scheme,

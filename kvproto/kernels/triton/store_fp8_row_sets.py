@@ -99,7 +99,7 @@ def plan_store_fp8_row_sets(
         kernel=store_fp8_row_sets_kernel,
         grid=(triton.cdiv(n, tokens),),
         arguments={
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": min(target.shape[0] for target, _ in sets),
             "targets": tuple(target for target, _ in sets),
@@ -110,7 +110,7 @@ def plan_store_fp8_row_sets(
             "scales": tuple(scales),
         },
         constants={
-            "LOC_PITCH": loc.stride(0),
+            "LOC_PITCH": 1,
             "SHAPES": shapes,
             "SCALED": tuple("tensor" if isinstance(s, Tensor) else "number" for s in scales),
             "TOKENS": tokens,

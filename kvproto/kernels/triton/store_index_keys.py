@@ -60,7 +60,7 @@ def plan_store_index_keys(
         kernel=store_index_keys_kernel,
         grid=(triton.cdiv(n, tokens),),
         arguments={
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": pages.shape[0] * parts[0].PAGE_SIZE,
             "pages": tuple(address(pages, part.WORD) for part in parts),
@@ -69,7 +69,7 @@ def plan_store_index_keys(
                 r.stride(0) // part.unit_bytes for r, part in zip(rows, parts, strict=True)
             ),
         },
-        constants={"LOC_PITCH": loc.stride(0), "PARTS": parts, "TOKENS": tokens},
+        constants={"LOC_PITCH": 1, "PARTS": parts, "TOKENS": tokens},
         device=the_device("store_index_keys", [pages, loc, *rows]),
         unit=parts[0].unit_bytes,
     )

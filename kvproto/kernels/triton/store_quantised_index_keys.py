@@ -80,7 +80,7 @@ def plan_store_quantised_index_keys(
         kernel=store_quantised_index_keys_kernel,
         grid=(triton.cdiv(n, tokens),),
         arguments={
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": pages.shape[0] * keys.PAGE_SIZE,
             "keys": pages,
@@ -89,7 +89,7 @@ def plan_store_quantised_index_keys(
             "rows_pitch": rows.stride(0) // unit,
         },
         constants={
-            "LOC_PITCH": loc.stride(0),
+            "LOC_PITCH": 1,
             "KEYS": key_bytes_shape(keys),
             "SCALES": scales,
             "UNIT": unit,

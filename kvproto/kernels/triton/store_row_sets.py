@@ -70,7 +70,7 @@ def plan_store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> L
         kernel=store_row_sets_kernel,
         grid=(triton.cdiv(n, tokens) if sets else 0,),
         arguments={
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": min((target.shape[0] for target, _ in sets), default=0),
             "targets": tuple(address(t, word) for (t, _), word in zip(sets, words, strict=True)),
@@ -80,7 +80,7 @@ def plan_store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> L
                 for (_, rows), shape in zip(sets, shapes, strict=True)
             ),
         },
-        constants={"LOC_PITCH": loc.stride(0), "SHAPES": shapes, "TOKENS": tokens},
+        constants={"LOC_PITCH": 1, "SHAPES": shapes, "TOKENS": tokens},
         device=the_device("store_row_sets", [loc, *chain.from_iterable(sets)]),
         unit=max((shape.unit_bytes for shape in shapes), default=0),
     )

@@ -58,14 +58,14 @@ def plan_store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowT
         grid=(triton.cdiv(n, tokens),),
         arguments={
             "target": address(target, word),
-            "loc": loc,
+            "loc": loc.contiguous(),
             "n": n,
             "slots": tiles.slots_of(target),
             "rows": address(rows, word),
             "rows_pitch": rows.stride(0) * rows.itemsize // shape.unit_bytes,
         },
         constants={
-            "LOC_PITCH": loc.stride(0),
+            "LOC_PITCH": 1,
             "TILES": tile_shape(tiles, target.itemsize, word),
             "SHAPE": shape,
             "TOKENS": tokens,

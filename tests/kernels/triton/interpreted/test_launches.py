@@ -11,6 +11,7 @@ from torch import Tensor
 from kvproto.kernels import move_row_sets, store_row_sets, store_rows
 from kvproto.kernels.triton import move_row_sets as moving
 from kvproto.kernels.triton import pointer_table as tables
+from kvproto.kernels.triton.gather_rows import plan_gather_rows
 from kvproto.kernels.triton.launch import run
 from kvproto.kernels.triton.move_row_sets import plan_move_row_sets
 from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
@@ -105,6 +106,23 @@ def test_pools_of_several_kinds_of_row_are_moved() -> None:
         run(launch)
     assert len(launches) == 3
     assert all(map(torch.equal, buffers, expected))
+
+
+@pytest.mark.parametrize("n", [1, 16])
+def test_columns_of_tables_of_any_width_are_one_kernel(n: int) -> None:
+    target, rows = torch.empty(100, 8, 128, device="meta"), torch.empty(n, 8, 128, device="meta")
+    tables = [torch.empty(n, width, dtype=torch.int64, device="meta") for width in (5, 1000, 1001)]
+    stored = [plan_store_row_sets(table[:, 3], [(target, rows)]) for table in tables]
+    read = [plan_gather_rows(target, table[:, 3], rows) for table in tables]
+    for first, *others in (stored, read):
+        assert all(each.constants == first.constants for each in others)
+
+
+@served
+def test_a_column_of_a_table_says_where_rows_go() -> None:
+    table, target = torch.tensor([[9, 1, 9], [9, 3, 9]]), torch.zeros(5, 2)
+    store_rows(target, table[:, 1], torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert target.tolist() == [[0, 0], [1, 2], [0, 0], [3, 4], [0, 0]]
 
 
 def test_a_table_is_made_once_and_holds_addresses() -> None:
