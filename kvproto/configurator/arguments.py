@@ -9,7 +9,7 @@ from typing import Any, get_args
 from kvproto.protocols import DSARows, Fallback
 
 from .elements import KVCacheDtype
-from .option_values import FLOATS
+from .option_values import Float
 from .options import (
     DraftKind,
     DraftRows,
@@ -57,8 +57,8 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows hold; auto: as --model-dtype"),
     ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
     ("--draft-kind", None, get_args(DraftKind), "what predicts tokens, eagle if left out"),
-    ("--model-dtype", "bfloat16", FLOATS, "the model's own type"),
-    ("--state-dtype", "float32", FLOATS, "what temporal states are stored in"),
+    ("--model-dtype", "bfloat16", get_args(Float), "the model's own type"),
+    ("--state-dtype", "float32", get_args(Float), "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from .plan_error import PlanError
 
-__all__ = ["FLOATS", "check_count", "check_flag", "check_number", "check_word"]
+__all__ = ["Float", "check_count", "check_flag", "check_number", "check_word"]
 
-FLOATS = ("float32", "bfloat16", "float16")
+Float = Literal["float32", "bfloat16", "float16"]
 """What a model, or a state, can be computed in."""
 
 
@@ -55,11 +55,11 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_word(name: str, value: object, domain: Any) -> None:
-    """One of a `Literal`'s values, or of a tuple's.
+    """One of the values of a `Literal`.
 
     :raises PlanError: for anything else.
     """
-    allowed: tuple[object, ...] = domain if isinstance(domain, tuple) else get_args(domain)
+    allowed: tuple[object, ...] = get_args(domain)
     if value not in allowed:
         named = ", ".join(map(repr, allowed))
         raise PlanError(name, value, "it is none of its values", f"give one of {named}")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from kvproto.protocols import DSARows, ElementType, Fallback
 
 from .elements import KVCacheDtype
-from .option_values import FLOATS, check_count, check_flag, check_number, check_word
+from .option_values import Float, check_count, check_flag, check_number, check_word
 from .plan_error import PlanError
 
 __all__ = [
@@ -82,8 +82,8 @@ class StateOptions:
             )
         check_count("slots", self.slots, without="leave it out")
         check_word("tracking", self.tracking, StateTracking)
-        check_word("conv_dtype", self.conv_dtype, FLOATS)
-        check_word("ssm_dtype", self.ssm_dtype, FLOATS)
+        check_word("conv_dtype", self.conv_dtype, Float)
+        check_word("ssm_dtype", self.ssm_dtype, Float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ _FLAGS = ("prefix_cache", "overlap_schedule", "window_pools", "enable_memory_sav
 
 _DOMAINS: dict[str, Any] = {
     "kv_cache_dtype": KVCacheDtype,
-    "model_dtype": FLOATS,
+    "model_dtype": Float,
     "layout": HeadLayout,
     "index_rows": IndexRows,
     "role": Role,
