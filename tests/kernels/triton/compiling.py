@@ -15,6 +15,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from kvproto.kernels.triton.launch import Launch
 from tests.kernels.triton.assembly import gfx_accesses, gfx_number, sass_accesses, usage
+from tests.kernels.triton.barriers import accesses, waits
 from tests.kernels.triton.multiplies import narrow_multiplies
 
 __all__ = ["TARGETS", "Compiled", "compile_launch", "source_of"]
@@ -26,6 +27,9 @@ TARGETS = {
     "gfx942": GPUTarget("hip", "gfx942", 64),
     "gfx950": GPUTarget("hip", "gfx950", 64),
 }
+
+_MOVES = ("copy_slots_kernel", "move_index_keys_kernel", "move_row_sets_kernel")
+"""Kernels that read rows which they also write."""
 
 _BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
@@ -46,9 +50,14 @@ class Compiled(NamedTuple):
 
 
 def compile_launch(launch: Launch, target_name: str) -> Compiled:
-    """Compile for one of `TARGETS`, specialised as a launch there would be."""
+    """Compile for one of `TARGETS`, specialised as a launch there would be.
+
+    :raises ValueError: for a kernel that moves rows and does not wait between reading and writing.
+    """
     target = TARGETS[target_name]
     compiled = _compile(launch, target)
+    if launch.kernel.__name__ in _MOVES:
+        _check_waits(launch, compiled.asm, target)
     multiplies = tuple(narrow_multiplies(compiled.asm["ttir"]))
     shared = int(compiled.metadata.shared)
     if target.backend == "cuda":
@@ -74,6 +83,12 @@ def source_of(kernel: JITFunction) -> str:
             known = (each.fn.__globals__.get(name) for name in names)
             waiting += [other for other in known if isinstance(other, JITFunction)]
     return "\n".join(found[name] for name in sorted(found))
+
+
+def _check_waits(launch: Launch, asm: dict[str, str], target: GPUTarget) -> None:
+    order = accesses(asm["ptx" if target.backend == "cuda" else "llir"], target.backend)
+    if not waits(order, staged=launch.arguments.get("staging") is not None):
+        raise ValueError(f"{launch.kernel.__name__} on {target}: no barrier in {order}")
 
 
 def _compile(launch: Launch, target: GPUTarget) -> Any:

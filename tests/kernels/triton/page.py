@@ -35,9 +35,10 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
   before its own.
 - Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
   a register, every kernel reads and writes 16 bytes at once where alignment allows, and no
-  address comes from a 32-bit product, or from a 32-bit sum of what was read. `make kernels-results`
-  compiles all again; `make test` one shape of each kernel, for a target of each vendor, and holds
-  the rest to digests of the sources.
+  address comes from a 32-bit product, or from a 32-bit sum of what was read. Kernels that move rows
+  have a barrier of global memory between reading and writing. `make kernels-results` compiles all
+  again; `make test` one shape of each kernel, for a target of each vendor, and holds the rest to
+  digests of the sources.
 
 `benchmarks/gpu.py` checks them at those sizes, from captured graphs too, and measures them where a
 GPU is at hand. It fails for a kernel that it did not reach.
