@@ -79,8 +79,14 @@ class CastShape(NamedTuple):
 
 
 def walked(rows: Tensor) -> Tensor:
-    """`[n, ...]` itself, or dense where its rows have more strides than kernels walk."""
-    return rows if _pieces(rows.shape[1:], rows.stride()[1:]) else rows.contiguous()
+    """`[n, ...]` itself, or dense where its rows have more strides than kernels walk.
+
+    Or where pieces of a row are further apart than rows, as of `[heads, n, dim]` seen as
+    `[n, heads, dim]`: how far follows `n`, and a kernel would be compiled for every `n`.
+    """
+    inner, outer = _pieces(rows.shape[1:], rows.stride()[1:]) or (0, 0)
+    follows_n = inner < outer and outer > rows.stride(0)
+    return rows.contiguous() if follows_n or not inner else rows
 
 
 def row_shape(target: Tensor, given: Tensor, operation: str) -> RowShape:

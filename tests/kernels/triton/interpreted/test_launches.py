@@ -14,6 +14,7 @@ from kvproto.kernels.triton import pointer_table as tables
 from kvproto.kernels.triton.gather_rows import plan_gather_rows
 from kvproto.kernels.triton.launch import run
 from kvproto.kernels.triton.move_row_sets import plan_move_row_sets
+from kvproto.kernels.triton.rows import walked
 from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
 
 served = pytest.mark.usefixtures("served_on_cpu")
@@ -116,6 +117,18 @@ def test_columns_of_tables_of_any_width_are_one_kernel(n: int) -> None:
     read = [plan_gather_rows(target, table[:, 3], rows) for table in tables]
     for first, *others in (stored, read):
         assert all(each.constants == first.constants for each in others)
+
+
+def test_rows_by_head_of_any_number_are_few_kernels() -> None:
+    target = torch.empty(100, 8, 128, device="meta")
+    shapes: set[str] = set()
+    for n in range(1, 65):
+        rows = torch.empty(8, n, 128, device="meta").transpose(0, 1)
+        loc = torch.empty(n, dtype=torch.int64, device="meta")
+        shapes.add(repr(plan_store_row_sets(loc, [(target, rows)]).constants))
+    assert len(shapes) == 1
+    fused = torch.empty(5, 3 * 8 * 128, device="meta")[:, :1024].view(5, 8, 128)
+    assert walked(fused) is fused
 
 
 @served
