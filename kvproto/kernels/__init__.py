@@ -8,6 +8,7 @@ from .alloc_extend import alloc_extend
 from .alloc_extend_pair import alloc_extend_pair
 from .alloc_pages_pair import alloc_pages_pair
 from .clear_slots import clear_slots
+from .clear_tiled_row import clear_tiled_row
 from .convert_pages import convert_pages
 from .copy_pages import PageOrder, by_layer, gather_pages, scatter_pages
 from .copy_slots import copy_slots
@@ -77,6 +78,7 @@ __all__ = [
     "by_layer",
     "check_locations",
     "clear_slots",
+    "clear_tiled_row",
     "convert_pages",
     "copy_slots",
     "dequantise_fp4",

@@ -12,6 +12,7 @@ from torch import Tensor
 from kvproto.kernels import (
     FP8_DTYPES,
     RowTiles,
+    clear_tiled_row,
     gather_rows,
     gather_tiled_rows,
     move_row_sets,
@@ -78,9 +79,7 @@ class TiledRows:
 
     def clear_reserved(self) -> None:
         """Zero the row of slot 0."""
-        flat, row = self.buffer.view(-1), self.tiles.row
-        extents, strides = [extent for extent, _ in row], [stride for _, stride in row]
-        flat.as_strided(extents, strides, flat.storage_offset()).zero_()
+        clear_tiled_row(self.buffer, self.tiles)
 
     def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
         """Copy rows between locations; all sources are read first."""
