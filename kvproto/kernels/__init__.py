@@ -7,6 +7,7 @@ from .alloc_decode_pair import alloc_decode_pair
 from .alloc_extend import alloc_extend
 from .alloc_extend_pair import alloc_extend_pair
 from .alloc_pages_pair import alloc_pages_pair
+from .block_scheme import BlockScheme
 from .clear_slots import clear_slots
 from .clear_tiled_row import clear_tiled_row
 from .convert_pages import convert_pages
@@ -36,7 +37,6 @@ from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .row_tiles import RowTiles, Tiles
 from .store_block_scaled_rows import (
-    BlockScheme,
     BlockSet,
     quantise_blocks,
     store_block_scaled_rows,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from .block_scheme import BlockScheme, is_interleaved
 from .interleaved_scales import ATOM, store_interleaved_scales
 from .locations import check_locations
 from .quantise_fp4 import FP4_BLOCK, quantise_fp4
@@ -15,10 +16,7 @@ from .quantise_mxfp8 import MXFP8_BLOCK, quantise_mxfp8
 from .store_row_sets import store_row_sets
 from .triton_devices import served_by_triton
 
-__all__ = ["BlockScheme", "BlockSet", "quantise_blocks", "store_block_scaled_rows"]
-
-BlockScheme: TypeAlias = Literal["mxfp8", "fp4_mx16", "nvfp4"]
-"""`quantise_mxfp8`, or `quantise_fp4` with one of its styles of scales."""
+__all__ = ["BlockSet", "quantise_blocks", "store_block_scaled_rows"]
 
 BlockSet: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor | None]
 """Targets of elements and of scales, rows, and the scale of the tensor, None meaning 1."""
@@ -69,11 +67,6 @@ def quantise_blocks(
         return quantise_mxfp8(rows)
     one = torch.ones((), device=rows.device) if tensor_scale is None else tensor_scale
     return quantise_fp4(rows, scheme, one)
-
-
-def is_interleaved(scales: Tensor) -> bool:
-    """Whether scales lie in atoms of 32 tokens, and not by token."""
-    return scales.dim() == 5
 
 
 def _launch(loc: Tensor, sets: Sequence[BlockSet], scheme: BlockScheme) -> None:

@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvproto.kernels.block_scheme import BlockScheme, is_interleaved
 from kvproto.kernels.interleaved_scales import ATOM
 from kvproto.kernels.quantise_fp4 import FP4_BLOCK
 from kvproto.kernels.quantise_mxfp8 import MXFP8_BLOCK
-from kvproto.kernels.store_block_scaled_rows import BlockScheme, is_interleaved
 
 from .e2m1 import packed
 from .fp8 import FORMATS, has_native_fp8
