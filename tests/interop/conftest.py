@@ -30,11 +30,3 @@ def answers(interop_python: str) -> dict[str, Any]:
 def sample(interop_python: str) -> Verdicts:
     """What the kit finds in them, in the geometries of the sample."""
     return report.run_laws(interop_python, "--sample")
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """A line that says whether sglang was there: passed tests alone do not show it."""
-    ran = [r for r in terminalreporter.stats.get("passed", ()) if "tests/interop/" in r.nodeid]
-    python = make_venv.usable_python()
-    beside = "beside the real sglang" if python else "without sglang"
-    terminalreporter.write_line(f"tests/interop: {len(ran)} passed {beside}")

@@ -1,0 +1,15 @@
+"""A run says whether sglang was there, also where several processes share the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.interop import make_venv
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A line that says whether sglang was there: passed tests alone do not show it."""
+    ran = [r for r in terminalreporter.stats.get("passed", ()) if "tests/interop/" in r.nodeid]
+    python = make_venv.usable_python()
+    beside = "beside the real sglang" if python else "without sglang"
+    terminalreporter.write_line(f"tests/interop: {len(ran)} passed {beside}")
