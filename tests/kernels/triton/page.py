@@ -34,7 +34,8 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
   Slots for a decode: each program reads again the lengths of all requests of the blocks of 1024
   before its own.
 - Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
-  a register, every kernel reads and writes 16 bytes at once where alignment allows, and no
+  a register, every kernel reads and writes as many bytes at once as its launch states, 16 for
+  most and fewer for the column "not aligned" (which nothing derives from the tensors yet), and no
   address comes from a 32-bit product, or from a 32-bit sum of what was read. Kernels that move rows
   have a barrier of global memory between reading and writing. `make kernels-results` compiles all
   again; `make test` one shape of each kernel, for a target of each vendor, and holds the rest to
@@ -45,7 +46,7 @@ GPU is at hand. It fails for a kernel that it did not reach.
 
 Each line is one kernel on one target, over all shapes it was compiled for: the most registers of a
 thread and bytes of shared memory; spilled registers; the widest load and store, in bytes, of
-the shape where it is narrowest, and in how many shapes alignment allows less than 16 bytes.
+the shape where it is narrowest, and in how many shapes the launch states less than 16 bytes.
 
 """
 
