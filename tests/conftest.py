@@ -9,7 +9,13 @@ from tests.interop import make_venv
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """A line that says whether sglang was there: passed tests alone do not show it."""
-    ran = [r for r in terminalreporter.stats.get("passed", ()) if "tests/interop/" in r.nodeid]
+    reports = {outcome: _interop(terminalreporter, outcome) for outcome in ("passed", "skipped")}
+    if not any(reports.values()):
+        return
     python = make_venv.usable_python()
     beside = "beside the real sglang" if python else "without sglang"
-    terminalreporter.write_line(f"tests/interop: {len(ran)} passed {beside}")
+    terminalreporter.write_line(f"tests/interop: {len(reports['passed'])} passed {beside}")
+
+
+def _interop(terminalreporter: Any, outcome: str) -> list[Any]:
+    return [r for r in terminalreporter.stats.get(outcome, ()) if "tests/interop/" in r.nodeid]
