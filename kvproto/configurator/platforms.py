@@ -18,7 +18,7 @@ GROUP = "kvproto.platforms"
 VARIABLE = "KVPROTO_PLATFORM"
 """The environment variable that names the entry point to use."""
 
-_IN_TREE = ("cuda", "cpu")
+_IN_TREE = ("cuda", "rocm", "npu", "musa", "cpu")
 """Those that kvproto brings, the preferred first."""
 
 

@@ -20,7 +20,7 @@ from kvproto.protocols import (
 from .build import build_reference_leaf
 from .build_allocator import build_reference_allocator
 
-__all__ = ["ReferencePlatform", "cpu", "cuda"]
+__all__ = ["ReferencePlatform", "cpu", "cuda", "cuda_on_cpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,9 @@ def cuda() -> ReferencePlatform | Declined:
         return Declined("this torch was not built for CUDA")
     if not torch.cuda.is_available():
         return Declined("torch sees no CUDA device")
+    return ReferencePlatform("cuda", CUDA)
+
+
+def cuda_on_cpu() -> ReferencePlatform:
+    """What `cuda` builds, over host memory: for the conformance kit on a machine without one."""
     return ReferencePlatform("cuda", CUDA)

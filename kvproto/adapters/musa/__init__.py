@@ -1,0 +1,1 @@
+"""Moore Threads devices, torch device type `musa`."""

@@ -1,0 +1,1 @@
+"""AMD devices, torch device type `cuda` where `torch.version.hip` is set."""
