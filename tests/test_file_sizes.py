@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("kvproto", "tests", "benchmarks", "typecheck")
+FOLDERS = ("kvproto", "tests", "benchmarks", "typecheck", "examples")
 MOST = 400
 LONGER: dict[str, str] = {}
 """Path -> why it is longer."""

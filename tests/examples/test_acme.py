@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "vendor_package"
+PACKAGE = Path(__file__).parents[2] / "examples" / "acme"
 
 
 @pytest.fixture(scope="module")
