@@ -2,16 +2,74 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import Declined, Platform
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
-__all__ = ["npu", "on_cpu"]
+from kvproto.kernels import follow_platform
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    DSALeafRequest,
+    KVLeaf,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    PlatformCapabilities,
+    SlotAllocator,
+    SparseIndexLeafRequest,
+)
+from kvproto.reference.build_allocator import build_single
+
+from .build import build_leaf
+from .facts import DEVICE_TYPE, NPU
+
+__all__ = ["NPUPlatform", "build_on_cpu", "npu", "on_cpu"]
 
 
-def npu() -> Platform | Declined:
-    """The platform, where its device is."""
-    return Declined("torch_npu is not installed")
+@dataclass(frozen=True, slots=True)
+class NPUPlatform:
+    """Leaves in planes, and allocators in torch operations: the devices have no Triton."""
+
+    name: str = "npu"
+    capabilities: PlatformCapabilities = NPU
+
+    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """As `build.build_leaf`."""
+        follow_platform(DEVICE_TYPE, self.capabilities.supports_triton)
+        return build_leaf(request)
+
+    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
+        """By token or by page; slots it lends are int64, whatever the page size."""
+        follow_platform(DEVICE_TYPE, self.capabilities.supports_triton)
+        return build_single(request)
 
 
-def on_cpu() -> Platform | Declined:
-    """The platform over host memory, for the conformance kit on a machine without the device."""
-    return Declined("builds nothing yet")
+def npu() -> NPUPlatform | Declined:
+    """The platform, where torch_npu is installed and sees a device."""
+    if find_spec("torch_npu") is None:
+        return Declined("torch_npu is not installed")
+    try:
+        torch_npu: Any = import_module("torch_npu")
+    except (ImportError, OSError) as error:  # its libraries are those of CANN, found at import
+        return Declined(f"torch_npu is installed and cannot be imported: {error}")
+    if not torch_npu.npu.is_available():
+        return Declined("torch_npu sees no Ascend device")
+    return NPUPlatform()
+
+
+def on_cpu() -> NPUPlatform:
+    """What `npu` builds, over host memory: for the conformance kit on a machine without one."""
+    return NPUPlatform()
+
+
+def build_on_cpu(request: object, /) -> KVLeaf | SlotAllocator | Declined:
+    """`on_cpu` as a factory of the conformance kit: `kvproto check module:build_on_cpu`."""
+    match request:
+        case AllocatorRequest():
+            return on_cpu().build_allocator(request)
+        case MHALeafRequest() | MLALeafRequest() | DSALeafRequest() | SparseIndexLeafRequest():
+            return on_cpu().build_leaf(request)
+        case _:
+            return Declined(f"{type(request).__name__} is no platform's to build")

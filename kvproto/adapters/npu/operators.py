@@ -1,0 +1,97 @@
+"""What stores rows: the vendor's operators on an Ascend device, torch's and numpy's in host memory.
+
+The operators are called as their schemas in torch_npu 2.14 and their documented ranges say; they
+were not run on hardware here. A write has a fixed shape and reads nothing back to the host: rows to
+be dropped are told to an operator as slots below 0, which it skips, or become zeros for slot 0
+where it takes no such slots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels import check_locations, to_stored
+from kvproto.kernels.fp8 import Scale
+from kvproto.reference.row_stores import Given, store_both
+
+from .facts import DEVICE_TYPE
+from .planes import Order, PlaneLayer
+
+__all__ = ["Rows", "store_pair", "store_rows"]
+
+_BY_SLOT = (torch.float16, torch.bfloat16, torch.int8)
+"""Element types of `npu_scatter_pa_kv_cache` on A2 and A3."""
+
+_CACHE_MODE: dict[Order, str] = {"nd": "Norm", "nz": "PA_NZ"}
+"""Left out, the operator means `PA_NZ`."""
+
+
+class Rows(NamedTuple):
+    """Rows `[n, heads, width]` of any float dtype and strides, under a scale, for a layer."""
+
+    layer: PlaneLayer
+    given: Tensor
+    scale: Scale = None
+
+
+def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype, order: Order) -> None:
+    """Put the rows of two planes at the same `[n]` locations; those of 0 and below are dropped.
+
+    `dtype` is what both planes mean; fp8 divides by the scale, saturates and is stored as its
+    bytes. The rows are not modified.
+
+    :raises IndexError: in host memory, for a location past the last row; nothing is written.
+    """
+    if not _on_device(keys.layer):
+        k, v = (Given(rows.layer.store, rows.given, rows.scale) for rows in (keys, values))
+        store_both(loc, k, v, dtype)
+        return
+    check_locations(loc, 0)
+    if not loc.shape[0]:
+        return
+    k_rows, v_rows = (_signed(to_stored(r.given, dtype, r.scale)) for r in (keys, values))
+    k_cache, v_cache = (_signed(rows.layer.cache) for rows in (keys, values))
+    if k_rows.dtype in _BY_SLOT:
+        slots = torch.where(loc > 0, loc, -1).to(torch.int32)
+        torch.ops.npu.npu_scatter_pa_kv_cache(
+            k_rows.contiguous(),
+            v_rows.contiguous(),
+            k_cache,
+            v_cache,
+            slots,
+            cache_mode=_CACHE_MODE[order],
+        )
+    else:
+        _update(k_cache, loc, k_rows)
+        _update(v_cache, loc, v_rows)
+
+
+def store_rows(loc: Tensor, layer: PlaneLayer, rows: Tensor) -> None:
+    """Put rows of a plane in `nd` order at `[n]` locations, as they are stored; as `store_pair`."""
+    if not _on_device(layer):
+        layer.store.store(loc, rows)
+        return
+    check_locations(loc, 0)
+    if loc.shape[0]:
+        _update(_signed(layer.cache), loc, _signed(rows))
+
+
+def _update(cache: Tensor, loc: Tensor, rows: Tensor) -> None:
+    """Rows to `[pages, page, heads, width]`; what is dropped is zeros for slot 0, which is zero."""
+    heads, width = cache.shape[-2:]
+    kept = torch.where((loc > 0).view(-1, 1, 1), rows, torch.zeros_like(rows[:1]))
+    torch.ops.npu.npu_scatter_nd_update_(
+        cache.view(-1, heads, width), loc.clamp(min=0).view(-1, 1), kept.contiguous()
+    )
+
+
+def _on_device(layer: PlaneLayer) -> bool:
+    return layer.cache.device.type == DEVICE_TYPE
+
+
+def _signed(stored: Tensor) -> Tensor:
+    """The same bytes as int8 where they are uint8, which no operator takes."""
+    return stored.view(torch.int8) if stored.dtype == torch.uint8 else stored
