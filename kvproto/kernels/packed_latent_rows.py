@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .gather_rows import gather_rows
 from .locations import check_locations
 from .pack_latent_rows import pack_latent_rows
@@ -36,7 +37,7 @@ def store_packed_latent_rows(target: Tensor, loc: Tensor, latent: Tensor, rope: 
     if not is_aligned(target):
         store_rows(target, loc, pack_latent_rows(latent, rope))
         return
-    run(plan_store_packed_latent(target, loc, latent, rope))
+    run(plan_store_packed_latent(target, loc, apart(latent, target), apart(rope, target)))
 
 
 def load_packed_latent_rows(

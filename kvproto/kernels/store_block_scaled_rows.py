@@ -8,6 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .block_scheme import BlockScheme, is_interleaved
 from .interleaved_scales import ATOM, store_interleaved_scales
 from .locations import check_locations
@@ -29,7 +30,8 @@ def store_block_scaled_rows(loc: Tensor, sets: Sequence[BlockSet], scheme: Block
     `[slots, heads, bytes]`; scales to uint8 `[slots, heads, blocks]`, to flat `[slots, all]`, or
     to `[pages, heads, 32, page_size // 32, blocks]` as `store_interleaved_scales` does. Where rows
     go is as in `store_row_sets`, what they become as in `quantise_blocks`; a Triton kernel does all
-    in one launch, from bfloat16, float16 or float32.
+    in one launch, from bfloat16, float16 or float32; rows in the storage of any target are copied
+    first.
 
     :raises ValueError: for rows of another number or width, scales of another shape, dtype or
         number of slots than their elements have, a tensor's scale with `mxfp8`, or a target whose
@@ -76,7 +78,11 @@ def _launch(loc: Tensor, sets: Sequence[BlockSet], scheme: BlockScheme) -> None:
     for target, scale_target, _, _ in sets:
         check_locations(loc, target.shape[0])
         _check_dense(scale_target)
-    placed = [(to, scales, rows, _on(loc.device, scale)) for to, scales, rows, scale in sets]
+    targets = [target for each in sets for target in each[:2]]
+    placed = [
+        (to, scales, apart(rows, *targets), _on(loc.device, scale))
+        for to, scales, rows, scale in sets
+    ]
     run(plan_store_block_scaled_rows(loc, placed, scheme))
 
 

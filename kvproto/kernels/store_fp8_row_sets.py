@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .fp8 import Scale, checked_scale
 from .locations import check_locations
 from .store_row_sets import check_rows, store_row_sets
@@ -22,7 +23,7 @@ def store_fp8_row_sets(
     """`store_row_sets` of `to_stored(rows, dtype, scale)`, for every `(target, rows, scale)`.
 
     Targets are uint8, `dtype` is what their bytes mean; a Triton kernel quantises where it stores,
-    rows of bfloat16, float16 and float32.
+    rows of bfloat16, float16 and float32; rows in the storage of any target are copied first.
 
     :raises ValueError: for rows of another number or trailing shape, a target whose rows the kernel
         does not serve, or a scale that `to_fp8` refuses; nothing is written.
@@ -40,7 +41,9 @@ def store_fp8_row_sets(
         check_locations(loc, target.shape[0])
         check_rows(loc.shape[0], target, rows, torch.uint8)
     scales = [_on(loc.device, scale) for _, _, scale in sets]
-    run(plan_store_fp8_row_sets(loc, [(target, rows) for target, rows, _ in sets], scales, dtype))
+    targets = [target for target, _, _ in sets]
+    given = [(target, apart(rows, *targets)) for target, rows, _ in sets]
+    run(plan_store_fp8_row_sets(loc, given, scales, dtype))
 
 
 def _on(device: torch.device, scale: Scale) -> Tensor | float | None:

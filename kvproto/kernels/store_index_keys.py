@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .index_arguments import check_index_loc, check_index_pages, check_index_rows
 from .index_page import SCALE_BYTES, IndexLayout, page_parts
 from .triton_devices import served_by_triton
@@ -54,4 +55,5 @@ def _launch(pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor, layout: In
     from .triton.launch import run
     from .triton.store_index_keys import plan_store_index_keys
 
-    run(plan_store_index_keys(pages, loc, keys, scales, layout))
+    given = apart(keys, pages), apart(scales, pages)
+    run(plan_store_index_keys(pages, loc, *given, layout))

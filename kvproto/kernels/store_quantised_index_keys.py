@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .e8m0 import e8m0_at_least, e8m0_value
 from .fp8 import to_fp8
 from .index_arguments import check_index_loc, check_index_pages, check_index_rows
@@ -71,4 +72,4 @@ def _launch(
     from .triton.launch import run
     from .triton.store_quantised_index_keys import plan_store_quantised_index_keys
 
-    run(plan_store_quantised_index_keys(pages, loc, rows, round_scale, layout))
+    run(plan_store_quantised_index_keys(pages, loc, apart(rows, pages), round_scale, layout))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .locations import check_locations, is_location_list
 from .on_host import has_bytes, on_host
 from .one_row import store_one
@@ -64,16 +65,7 @@ def _launch(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> None:
     from .triton.launch import run
     from .triton.store_row_sets import plan_store_row_sets
 
-    run(plan_store_row_sets(loc, _apart(sets)))
-
-
-def _apart(sets: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-    """Rows in the memory of their target copied: programs write it while others still read."""
-    return [(to, rows.clone() if _storage(rows) == _storage(to) else rows) for to, rows in sets]
-
-
-def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    run(plan_store_row_sets(loc, [(target, apart(rows, target)) for target, rows in sets]))
 
 
 def check_rows(n: int, target: Tensor, rows: Tensor, dtype: torch.dtype) -> None:

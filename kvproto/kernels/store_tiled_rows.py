@@ -7,6 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from .apart import apart
 from .locations import check_locations
 from .row_tiles import RowTiles, check_tiled
 from .triton_devices import served_by_triton
@@ -18,9 +19,10 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     """Row `i` to location `loc[i]`, for every `i` with `loc[i] >= 1`; the rest is dropped.
 
     `target` is dense, all pages of a layer, its slot 0 zero; `rows` is `[n, ...]` in the logical
-    order of `tiles.row`, of the same dtype and any strides. `loc` and what happens to duplicates
-    are as in `store_rows`: one row wins whole, in a kernel each of its accesses. Fixed-shape:
-    dropped rows are zeros for slot 0; a kernel does not touch it, and drops locations past the end.
+    order of `tiles.row`, of the same dtype and any strides, in the target's own memory too: all
+    are read before one is written. `loc` and what happens to duplicates are as in `store_rows`:
+    one row wins whole, in a kernel each of its accesses. Fixed-shape: dropped rows are zeros for
+    slot 0; a kernel does not touch it, and drops locations past the end.
 
     :raises ValueError: for a target that is not dense, whole pages, and for rows of another number,
         length or dtype; nothing is written.
@@ -33,7 +35,7 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
         from .triton.launch import run
         from .triton.store_tiled_rows import plan_store_tiled_rows
 
-        run(plan_store_tiled_rows(target, loc, rows, tiles))
+        run(plan_store_tiled_rows(target, loc, apart(rows, target), tiles))
         return
     units = target.view(-1, tiles.unit)
     given = rows.reshape(loc.shape[0], tiles.row_elements)
