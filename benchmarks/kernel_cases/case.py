@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from benchmarks.kernel_cases.rows import Moved
 from kvproto.kernels.triton.launch import Launch
 
 __all__ = ["Case", "Inputs", "Place", "tensors_of"]
@@ -89,6 +90,8 @@ class Case:
     plan: Callable[..., Iterable[Launch]]
     call: Callable[..., object]
     moves: Callable[..., int]
+    rows: Callable[..., Moved] | None = None
+    """What it reads and writes whole rows of; None for one that computes numbers one by one."""
     plain: Callable[..., object] | None = None
     at_most: float = 1.0
     again: Callable[..., int] | None = None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
+from benchmarks.kernel_cases.rows import Moved, tiled_rows
 from benchmarks.kernel_cases.tiled import PAGE, Tiling, buffer_of, tilings
 from kvproto.kernels import RowTiles, convert_pages
 from kvproto.kernels.triton.convert_pages import plan_convert_pages
@@ -30,6 +31,7 @@ def cases() -> Iterator[Case]:
                 plan=partial(_plan, old.tiles, new.tiles),
                 call=partial(_call, old.tiles, new.tiles),
                 moves=partial(_moves, old.tiles),
+                rows=partial(_rows, old.tiles, new.tiles),
                 tokens=(64,),
                 at_most=1.01,
                 why="every tile of a page reads which page it is of",
@@ -63,3 +65,10 @@ def _call(
 def _moves(tiles: RowTiles, source: Tensor, pages: Tensor, target: Tensor, targets: Tensor) -> int:
     whole = tiles.page_stride * source.itemsize * pages.shape[0]
     return pages.nbytes + targets.nbytes + 2 * whole
+
+
+def _rows(
+    old: RowTiles, new: RowTiles, source: Tensor, pages: Tensor, target: Tensor, targets: Tensor
+) -> Moved:
+    read = tiled_rows(source, old, whole_pages=True)
+    return Moved([read], [tiled_rows(target, new, whole_pages=True)])

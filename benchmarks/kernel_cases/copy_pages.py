@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, heads_of, latent_of, layers_of
+from benchmarks.kernel_cases.rows import Moved, Rows, plain_rows
 from kvproto.kernels import PageOrder, by_layer, gather_pages, scatter_pages
 from kvproto.kernels.triton.copy_pages import plan_copy_pages
 from kvproto.kernels.triton.launch import Launch
@@ -59,6 +60,7 @@ def _case(operation: str, shape: str, order: PageOrder, width: int, layers: int)
         plan=partial(_plan, not gather),
         call=gather_pages if gather else scatter_pages,
         moves=_moves,
+        rows=_read if gather else _written,
         plain=_plain if gather else None,
         goal=0.85 if gather else 0.0,
         tokens=(64,),
@@ -79,3 +81,12 @@ def _moves(buffers: Sequence[Tensor], pages: Tensor, out: Tensor) -> int:
 def _plain(buffers: Sequence[Tensor], pages: Tensor, out: Tensor) -> None:
     for buffer, into in zip(buffers, out, strict=True):
         into.copy_(buffer.view(-1, *out.shape[2:]).index_select(0, pages))
+
+
+def _read(buffers: Sequence[Tensor], pages: Tensor, out: Tensor) -> Moved:
+    """Rows in the pool's memory and in the other, which is `[layers, pages, tokens, width]`."""
+    return Moved(plain_rows(buffers), [Rows(out, 3)])
+
+
+def _written(buffers: Sequence[Tensor], pages: Tensor, given: Tensor) -> Moved:
+    return Moved([Rows(given, 3)], plain_rows(buffers))

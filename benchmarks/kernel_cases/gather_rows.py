@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, heads_of, latent_of
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import gather_rows
 from kvproto.kernels.triton.gather_rows import plan_gather_rows
 from kvproto.kernels.triton.launch import Launch
@@ -37,6 +38,7 @@ def _case(shape: str, row: tuple[int, ...]) -> Case:
         plan=_plan,
         call=_call,
         moves=_moves,
+        rows=_rows,
         plain=_plain,
         goal=0.85,
     )
@@ -56,3 +58,7 @@ def _moves(source: Tensor, loc: Tensor, out: Tensor) -> int:
 
 def _plain(source: Tensor, loc: Tensor, out: Tensor) -> None:
     torch.index_select(source, 0, loc, out=out)
+
+
+def _rows(source: Tensor, loc: Tensor, out: Tensor) -> Moved:
+    return moved([source], [out])

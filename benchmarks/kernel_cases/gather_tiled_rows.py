@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
+from benchmarks.kernel_cases.rows import Moved, plain_rows, tiled_rows
 from benchmarks.kernel_cases.tiled import Tiling, buffer_of, tilings
 from kvproto.kernels import RowTiles, gather_tiled_rows
 from kvproto.kernels.triton.gather_tiled_rows import plan_gather_tiled_rows
@@ -28,6 +29,7 @@ def cases() -> Iterator[Case]:
             plan=partial(_plan, tiling.tiles),
             call=partial(_call, tiling.tiles),
             moves=_moves,
+            rows=partial(_rows, tiling.tiles),
             tokens=(64,),
         )
 
@@ -47,3 +49,7 @@ def _call(tiles: RowTiles, source: Tensor, loc: Tensor, out: Tensor) -> None:
 
 def _moves(source: Tensor, loc: Tensor, out: Tensor) -> int:
     return loc.nbytes + 2 * out.nbytes
+
+
+def _rows(tiles: RowTiles, source: Tensor, loc: Tensor, out: Tensor) -> Moved:
+    return Moved([tiled_rows(source, tiles)], plain_rows([out]))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, index_of, layers_of
+from benchmarks.kernel_cases.rows import Moved, index_rows, plain_rows
 from kvproto.kernels import (
     IndexLayout,
     gather_index_keys,
@@ -77,6 +78,7 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plan=_plan_store,
         call=store_index_keys,
         moves=_moves_rows,
+        rows=_rows_stored,
         plain=_plain_store,
     )
     yield Case(
@@ -86,6 +88,7 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plan=_plan_quantised,
         call=_store_quantised,
         moves=_moves_fresh,
+        rows=_rows_fresh,
     )
     yield Case(
         operation="load_index_keys",
@@ -94,6 +97,7 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plan=_plan_load,
         call=_load,
         moves=_moves_rows,
+        rows=_rows_loaded,
         plain=_plain_load,
     )
     yield Case(
@@ -103,6 +107,7 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plan=_plan_gather,
         call=_gather,
         moves=_moves_batch,
+        rows=_rows_gathered,
         at_most=1.07,
         why="the number of a page is read for each of its keys",
     )
@@ -113,6 +118,7 @@ def _of(kept: _Pages) -> Iterator[Case]:
         plan=_plan_move,
         call=move_index_key_sets,
         moves=_moves_layers,
+        rows=_rows_moved,
         tokens=(16, 200),
         bulk=256,
         at_most=1.07,
@@ -239,3 +245,34 @@ def _plain_load(
 ) -> None:
     """As if each key had its scale beside it."""
     pages.view(-1, keys.shape[1] + SCALE_BYTES).index_select(0, loc)
+
+
+def _rows_stored(
+    pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor, layout: IndexLayout
+) -> Moved:
+    return Moved(plain_rows([keys, scales]), index_rows(pages, keys.shape[1], layout))
+
+
+def _rows_loaded(
+    pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor, layout: IndexLayout
+) -> Moved:
+    return Moved(index_rows(pages, keys.shape[1], layout), plain_rows([keys, scales]))
+
+
+def _rows_fresh(
+    pages: Tensor, loc: Tensor, rows: Tensor, round_scale: bool, layout: IndexLayout
+) -> Moved:
+    return Moved(plain_rows([rows]), index_rows(pages, rows.shape[1], layout))
+
+
+def _rows_gathered(
+    pages: Tensor, lens: Tensor, table: Tensor, keys: Tensor, scales: Tensor, layout: IndexLayout
+) -> Moved:
+    return _rows_loaded(pages, lens, keys, scales, layout)
+
+
+def _rows_moved(
+    layers: list[Tensor], targets: Tensor, sources: Tensor, width: int, layout: IndexLayout
+) -> Moved:
+    rows = [part for pages in layers for part in index_rows(pages, width, layout)]
+    return Moved(rows, rows)

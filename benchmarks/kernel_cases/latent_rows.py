@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import (
     load_latent_rows,
     load_packed_latent_rows,
@@ -60,6 +61,7 @@ def _store(shape: str, dtype: torch.dtype) -> Case:
         plan=_plan_store,
         call=store_latent_rows,
         moves=_moves_store,
+        rows=_rows_stored,
         goal=0.85,
     )
 
@@ -93,6 +95,7 @@ def _load(shape: str, dtype: torch.dtype) -> Case:
         plan=_plan_load,
         call=_call_load,
         moves=_moves_load,
+        rows=_rows_loaded,
         goal=0.85,
     )
 
@@ -124,6 +127,7 @@ def _store_packed() -> Case:
         plan=_plan_store_packed,
         call=store_packed_latent_rows,
         moves=_moves_packed,
+        rows=_rows_stored,
         goal=0.85,
         tokens=(64,),
     )
@@ -154,6 +158,7 @@ def _load_packed() -> Case:
         plan=_plan_load_packed,
         call=_call_load_packed,
         moves=_moves_packed,
+        rows=_rows_loaded,
         goal=0.85,
         tokens=(64,),
     )
@@ -167,3 +172,11 @@ def _call_load_packed(source: Tensor, loc: Tensor, latent: Tensor, rope: Tensor)
     found = load_packed_latent_rows(source, loc, _RANK, latent.dtype)
     for out, part in zip((latent, rope), found, strict=True):
         out.copy_(part)
+
+
+def _rows_stored(target: Tensor, loc: Tensor, latent: Tensor, rope: Tensor, *_: object) -> Moved:
+    return moved([latent, rope], [target])
+
+
+def _rows_loaded(source: Tensor, loc: Tensor, latent: Tensor, rope: Tensor) -> Moved:
+    return moved([source], [latent, rope])

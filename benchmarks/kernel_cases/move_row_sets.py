@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, heads_of, latent_of, layers_of
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import move_row_sets
 from kvproto.kernels.triton.move_row_sets import plan_move_row_sets
 
@@ -50,6 +51,7 @@ def _case(
         plan=plan_move_row_sets,
         call=move_row_sets,
         moves=_moves,
+        rows=_rows,
         plain=_plain,
         bulk=max(tokens),
         goal=0.85,
@@ -69,3 +71,7 @@ def _moves(buffers: list[Tensor], tgt_loc: Tensor, src_loc: Tensor) -> int:
 def _plain(buffers: list[Tensor], tgt_loc: Tensor, src_loc: Tensor) -> None:
     for buffer in buffers:
         buffer.index_put_((tgt_loc,), buffer.index_select(0, src_loc))
+
+
+def _rows(buffers: list[Tensor], tgt_loc: Tensor, src_loc: Tensor) -> Moved:
+    return moved(buffers, buffers)

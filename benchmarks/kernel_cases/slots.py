@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, state_of
+from benchmarks.kernel_cases.rows import Moved, Rows
 from kvproto.kernels import clear_slots, copy_slots
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.slots import plan_clear_slots, plan_copy_slots
@@ -62,6 +63,7 @@ def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Cas
         plan=_plan_copy,
         call=copy_slots,
         moves=_moves_copied,
+        rows=_rows_copied,
         plain=_plain_copy,
         tokens=(16, 200),
         bulk=200,
@@ -75,6 +77,7 @@ def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Cas
         plan=_plan_clear,
         call=clear_slots,
         moves=_moves_cleared,
+        rows=_rows_cleared,
         tokens=(64,),
         bulk=200,
         at_most=1.01,
@@ -100,3 +103,11 @@ def _moves_cleared(state: Tensor, slots: Tensor) -> int:
 
 def _plain_copy(state: Tensor, src: Tensor, dst: Tensor) -> None:
     state.index_copy_(1, dst, state.index_select(1, src))
+
+
+def _rows_copied(state: Tensor, src: Tensor, dst: Tensor) -> Moved:
+    return Moved([Rows(state, 2)], [Rows(state, 2)])
+
+
+def _rows_cleared(state: Tensor, slots: Tensor) -> Moved:
+    return Moved([], [Rows(state, 2)])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, Heads, heads_of, latent_of
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import ATOM, FP4_BLOCK, MXFP8_BLOCK, BlockScheme, store_block_scaled_rows
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.store_block_scaled_rows import plan_store_block_scaled_rows
@@ -71,6 +72,7 @@ def _case(shape: str, heads: Heads, scheme: BlockScheme, *, interleaved: bool = 
         plan=_plan,
         call=store_block_scaled_rows,
         moves=_moves,
+        rows=_rows,
         at_most=1.01 if scheme == "nvfp4" else 1.0,
         why="every program reads the scale of the tensor" if scheme == "nvfp4" else "",
     )
@@ -85,3 +87,8 @@ def _moves(loc: Tensor, sets: Sets, scheme: BlockScheme) -> int:
     numbers = sum(rows.numel() for *_, rows, _ in sets)
     given = sum(rows.nbytes + (scale is not None) * 4 for *_, rows, scale in sets)
     return loc.nbytes + given + numbers // per_byte + numbers // group
+
+
+def _rows(loc: Tensor, sets: Sets, scheme: BlockScheme) -> Moved:
+    """Scales of blocks are one or a few bytes of a row, written beside its elements."""
+    return moved((rows for *_, rows, _ in sets), (elements for elements, *_ in sets))

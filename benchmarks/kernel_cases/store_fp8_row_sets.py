@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, Heads, heads_of
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import store_fp8_row_sets
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.store_fp8_row_sets import plan_store_fp8_row_sets
@@ -52,6 +53,7 @@ def _case(shape: str, heads: Heads, dtype: torch.dtype, *, scaled: bool = True) 
         plan=_plan,
         call=store_fp8_row_sets,
         moves=_moves,
+        rows=_rows,
         plain=_plain,
         goal=0.85,
         at_most=1.01 if scaled else 1.0,
@@ -74,3 +76,7 @@ def _plain(loc: Tensor, sets: Sets, dtype: torch.dtype) -> None:
     """Quantised before, so that it is the store alone."""
     for target, rows, _ in sets:
         target.index_put_((loc,), rows.to(dtype).view(torch.uint8))
+
+
+def _rows(loc: Tensor, sets: Sets, dtype: torch.dtype) -> Moved:
+    return moved((rows for _, rows, _ in sets), (target for target, *_ in sets))

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, Heads, heads_of
+from benchmarks.kernel_cases.rows import Moved, moved
 from kvproto.kernels import store_row_sets
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
 
-__all__ = ["cases", "moved", "planned", "stored_by_torch"]
+__all__ = ["bytes_moved", "cases", "planned", "rows_stored", "stored_by_torch"]
 
 Sets = list[tuple[Tensor, Tensor]]
 
@@ -47,7 +48,8 @@ def _case(shape: str, heads: Heads, dtype: torch.dtype) -> Case:
         inputs=inputs,
         plan=planned,
         call=store_row_sets,
-        moves=moved,
+        moves=bytes_moved,
+        rows=rows_stored,
         plain=stored_by_torch,
         goal=0.85,
     )
@@ -58,7 +60,7 @@ def planned(loc: Tensor, sets: Sets) -> list[Launch]:
     return [plan_store_row_sets(loc, sets)]
 
 
-def moved(loc: Tensor, sets: Sets) -> int:
+def bytes_moved(loc: Tensor, sets: Sets) -> int:
     """Bytes of locations, and of all rows twice."""
     return loc.nbytes + 2 * sum(rows.nbytes for _, rows in sets)
 
@@ -67,3 +69,8 @@ def stored_by_torch(loc: Tensor, sets: Sets) -> None:
     """Set after set."""
     for target, rows in sets:
         target.index_put_((loc,), rows)
+
+
+def rows_stored(loc: Tensor, sets: Sets) -> Moved:
+    """Given rows, and their targets."""
+    return moved((rows for _, rows in sets), (target for target, _ in sets))

@@ -8,7 +8,12 @@ import torch
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import SPARSE, Heads, heads_of, index_of
-from benchmarks.kernel_cases.store_row_sets import moved, planned, stored_by_torch
+from benchmarks.kernel_cases.store_row_sets import (
+    bytes_moved,
+    planned,
+    rows_stored,
+    stored_by_torch,
+)
 from kvproto.kernels import store_row_sets
 
 __all__ = ["cases"]
@@ -40,7 +45,8 @@ def _case(shape: str, heads: Heads, index: tuple[int, ...]) -> Case:
         inputs=inputs,
         plan=planned,
         call=store_row_sets,
-        moves=moved,
+        moves=bytes_moved,
+        rows=rows_stored,
         plain=stored_by_torch,
         goal=0.85,
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
+from benchmarks.kernel_cases.rows import Moved, plain_rows, tiled_rows
 from benchmarks.kernel_cases.tiled import Tiling, buffer_of, tilings
 from kvproto.kernels import RowTiles, store_tiled_rows
 from kvproto.kernels.triton.launch import Launch
@@ -28,6 +29,7 @@ def cases() -> Iterator[Case]:
             plan=partial(_plan, tiling.tiles),
             call=partial(_call, tiling.tiles),
             moves=_moves,
+            rows=partial(_rows, tiling.tiles),
             tokens=(64,),
         )
 
@@ -50,3 +52,7 @@ def _call(tiles: RowTiles, target: Tensor, loc: Tensor, rows: Tensor) -> None:
 
 def _moves(target: Tensor, loc: Tensor, rows: Tensor) -> int:
     return loc.nbytes + 2 * rows.nbytes
+
+
+def _rows(tiles: RowTiles, target: Tensor, loc: Tensor, rows: Tensor) -> Moved:
+    return Moved(plain_rows([rows]), [tiled_rows(target, tiles)])

@@ -116,5 +116,4 @@ def _plan(
         },
         constants={"PAGE": page_size, "REQUESTS": _REQUESTS},
         device=the_device("alloc_decode", given),
-        unit=out.itemsize,
     )

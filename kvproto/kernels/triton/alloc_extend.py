@@ -164,5 +164,4 @@ def _plan(
             "REQUESTS": _REQUESTS,
         },
         device=the_device("alloc_extend", given),
-        unit=out.itemsize,
     )

@@ -62,5 +62,4 @@ def plan_alloc_pages_pair(
         },
         constants={"PAGE": page_size, "COLUMNS": columns, "PAGES": pages},
         device=the_device("alloc_pages_pair", given),
-        unit=out.itemsize,
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..row_tiles import RowTiles
 from .launch import Launch, next_power_of_2, the_device
 from .rows import address
-from .tiles import along_row, along_tokens, run_bytes, tile_shape, tile_word
+from .tiles import along_row, along_tokens, tile_shape, tile_word
 
 __all__ = ["convert_pages_kernel", "plan_convert_pages"]
 
@@ -78,6 +78,4 @@ def plan_convert_pages(
         },
         constants={"FROM": old, "INTO": new, "TOKENS": tokens, "COLUMNS": columns},
         device=the_device("convert_pages", [source, source_pages, target, target_pages]),
-        unit=run_bytes(source, source_tiles),
-        store_unit=run_bytes(target, target_tiles),
     )

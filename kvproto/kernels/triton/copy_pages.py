@@ -94,7 +94,6 @@ def plan_copy_pages(
             "INTO_POOL": into_pool,
         },
         device=device,
-        unit=shape.unit_bytes,
     )
 
 

@@ -103,5 +103,4 @@ def plan_gather_index_keys(
             "TOKENS": tokens,
         },
         device=the_device("gather_index_keys", [pages, seq_lens, page_indices, *rows]),
-        unit=parts[0].unit_bytes,
     )

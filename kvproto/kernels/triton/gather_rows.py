@@ -61,5 +61,4 @@ def plan_gather_rows(source: Tensor, loc: Tensor, out: Tensor) -> Launch:
         },
         constants={"LOC_PITCH": 1, "SHAPE": shape, "TOKENS": tokens},
         device=device,
-        unit=shape.unit_bytes,
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ..row_tiles import RowTiles
 from .launch import Launch, next_power_of_2, the_device
-from .rows import BLOCK_BYTES, WIDEST, address, rows_of_a_tile
-from .tiles import along_row, along_tokens, run_bytes, tile_shape, tile_word
+from .rows import BLOCK_BYTES, address, rows_of_a_tile
+from .tiles import along_row, along_tokens, tile_shape, tile_word
 
 __all__ = ["gather_tiled_rows_kernel", "plan_gather_tiled_rows"]
 
@@ -68,6 +66,4 @@ def plan_gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles, out: Te
             "BLOCK": min(next_power_of_2(shape.WIDTH), BLOCK_BYTES // word),
         },
         device=the_device("gather_tiled_rows", [source, loc, out]),
-        unit=min(run_bytes(source, tiles), tiles.unit * source.itemsize),
-        store_unit=gcd(WIDEST, row_bytes),
     )

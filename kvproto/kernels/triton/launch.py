@@ -20,8 +20,7 @@ class Launch:
 
     `arguments` are what the kernel is given when it runs, by name; `constants` what it is compiled
     for, and `by_architecture` what it is compiled for that follows from the target (`sm_90`,
-    `gfx942`). `threads` are those of a program. `unit` is how many bytes a thread can read at once,
-    from the alignment of rows, 16 at best; `store_unit` how many it can write where that differs.
+    `gfx942`). `threads` are those of a program.
     """
 
     kernel: Any
@@ -30,8 +29,6 @@ class Launch:
     constants: Mapping[str, Any]
     device: torch.device
     threads: int = 128
-    unit: int = 16
-    store_unit: int = 0
     by_architecture: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
 
     def constants_on(self, architecture: str) -> dict[str, Any]:

@@ -76,7 +76,6 @@ def plan_load_index_keys(
         },
         constants={"LOC_PITCH": 1, "PARTS": parts, "TOKENS": tokens},
         device=the_device("load_index_keys", [pages, loc, *rows]),
-        unit=parts[0].unit_bytes,
     )
 
 

@@ -67,7 +67,6 @@ def plan_prefix_locations(loc_2d: Tensor, lens: Tensor, out: Tensor) -> Launch:
         },
         constants={"DRAFTS": loc_2d.shape[1], "BLOCK": _BLOCK},
         device=the_device("prefix_locations", (loc_2d, lens, out)),
-        unit=out.itemsize,
     )
 
 
@@ -85,7 +84,6 @@ def plan_peer_locations(peers: Tensor, loc: Tensor, out: Tensor) -> Launch:
         },
         constants={"BLOCK": _BLOCK},
         device=the_device("peer_locations", (peers, loc, out)),
-        unit=out.itemsize,
     )
 
 
@@ -103,5 +101,4 @@ def plan_paged_locations(table: Tensor, loc: Tensor, page_size: int, out: Tensor
         },
         constants={"PAGE_SIZE": page_size, "BLOCK": _BLOCK},
         device=the_device("paged_locations", (table, loc, out)),
-        unit=out.itemsize,
     )

@@ -94,5 +94,4 @@ def plan_move_index_keys(
         },
         device=the_device("move_index_keys", [tgt_loc, src_loc, *layers]),
         threads=128 if n <= _FEW else 256,
-        unit=keys.unit_bytes,
     )

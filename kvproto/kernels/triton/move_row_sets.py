@@ -136,5 +136,4 @@ def _launches(
             },
             device=tgt_loc.device,
             threads=128 if n <= _FEW else 256,
-            unit=shape.unit_bytes,
         )

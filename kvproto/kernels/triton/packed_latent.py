@@ -169,7 +169,6 @@ def plan_store_packed_latent(target: Tensor, loc: Tensor, latent: Tensor, rope: 
         },
         by_architecture={"NATIVE": partial(has_native_fp8, _FORMAT)},
         device=device,
-        unit=min(16, unit * latent.itemsize),
     )
 
 

@@ -91,7 +91,6 @@ def plan_copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> Launch:
         },
         device=the_device("copy_slots", (state, src, dst)),
         threads=128 if n <= _FEW else 256,
-        unit=shape.unit_bytes,
     )
 
 
@@ -109,8 +108,6 @@ def plan_clear_slots(state: Tensor, indices: Tensor) -> Launch:
         arguments={**_arguments(state, shape), "indices": indices},
         constants={"SHAPE": shape, "COLUMNS": columns},
         device=the_device("clear_slots", (state, indices)),
-        unit=0,
-        store_unit=shape.unit_bytes,
     )
 
 

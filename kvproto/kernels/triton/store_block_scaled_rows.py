@@ -156,9 +156,8 @@ def plan_store_block_scaled_rows(
     for _, _, rows, _ in sets:
         _check_dtype(rows)
     walks = [walked(rows) for _, _, rows, _ in sets]
-    shapes, units, stores = zip(
-        *(_shape(each[0], each[1], rows, scheme) for each, rows in zip(sets, walks, strict=True)),
-        strict=True,
+    shapes = tuple(
+        _shape(each[0], each[1], rows, scheme) for each, rows in zip(sets, walks, strict=True)
     )
     n, tensor_scales = loc.shape[0], [scale for *_, scale in sets]
     tokens = rows_of_a_tile(_TILE, max(shape.COLUMNS for shape in shapes))
@@ -190,21 +189,16 @@ def plan_store_block_scaled_rows(
         device=the_device("store_block_scaled_rows", [loc, *given, *held]),
         # A wide store of each thread: 16 elements of 8 bits, 32 of 4.
         threads=_TILE // 16 // shapes[0].PER_BYTE,
-        unit=max(units),
-        store_unit=max(stores),
     )
 
 
-def _shape(
-    target: Tensor, scales: Tensor, rows: Tensor, scheme: BlockScheme
-) -> tuple[BlockShape, int, int]:
-    """With the bytes of the widest load and store."""
+def _shape(target: Tensor, scales: Tensor, rows: Tensor, scheme: BlockScheme) -> BlockShape:
     group, per_byte = (MXFP8_BLOCK, 1) if scheme == "mxfp8" else (FP4_BLOCK, 2)
     cast = cast_shape(target, rows, "store_block_scaled_rows")
     width, heads = per_byte * cast.WIDTH, rows.shape[1]
     per_head = width // heads // group
     page_size = ATOM * scales.shape[3] if is_interleaved(scales) else 1
-    shape = BlockShape(
+    return BlockShape(
         PITCH=cast.PITCH,
         WIDTH=width,
         INNER=cast.INNER,
@@ -219,7 +213,6 @@ def _shape(
         HEAD=page_size * per_head,
         PER_HEAD=per_head,
     )
-    return shape, cast.LOAD, cast.STORE
 
 
 def _check_dtype(rows: Tensor) -> None:

@@ -118,8 +118,6 @@ def plan_store_fp8_row_sets(
         },
         by_architecture={"NATIVE": partial(has_native_fp8, dtype)},
         device=device,
-        unit=max(shape.LOAD for shape in shapes),
-        store_unit=max(shape.STORE for shape in shapes),
     )
 
 

@@ -71,5 +71,4 @@ def plan_store_index_keys(
         },
         constants={"LOC_PITCH": 1, "PARTS": parts, "TOKENS": tokens},
         device=the_device("store_index_keys", [pages, loc, *rows]),
-        unit=parts[0].unit_bytes,
     )

@@ -99,6 +99,4 @@ def plan_store_quantised_index_keys(
         },
         by_architecture={"NATIVE": partial(has_native_fp8, torch.float8_e4m3fn)},
         device=the_device("store_quantised_index_keys", [pages, loc, rows]),
-        unit=load,
-        store_unit=keys.unit_bytes,
     )

@@ -82,5 +82,4 @@ def plan_store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> L
         },
         constants={"LOC_PITCH": 1, "SHAPES": shapes, "TOKENS": tokens},
         device=the_device("store_row_sets", [loc, *chain.from_iterable(sets)]),
-        unit=max((shape.unit_bytes for shape in shapes), default=0),
     )

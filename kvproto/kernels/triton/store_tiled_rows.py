@@ -9,7 +9,7 @@ from torch import Tensor
 from ..row_tiles import RowTiles
 from .launch import Launch, the_device
 from .rows import address, row_shape, rows_of_a_tile, scaled, walked
-from .tiles import along_row, along_tokens, run_bytes, tile_shape, tile_word
+from .tiles import along_row, along_tokens, tile_shape, tile_word
 
 __all__ = ["plan_store_tiled_rows", "store_tiled_rows_kernel"]
 
@@ -71,6 +71,4 @@ def plan_store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowT
             "TOKENS": tokens,
         },
         device=the_device("store_tiled_rows", [target, loc, rows]),
-        unit=shape.unit_bytes,
-        store_unit=min(run_bytes(target, tiles), tiles.unit * target.itemsize),
     )

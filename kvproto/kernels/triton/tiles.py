@@ -11,9 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from ..row_tiles import RowTiles, Tiles
-from .rows import WIDEST
 
-__all__ = ["TileShape", "along_row", "along_tokens", "run_bytes", "tile_shape", "tile_word"]
+__all__ = ["TileShape", "along_row", "along_tokens", "tile_shape", "tile_word"]
 
 
 class TileShape(NamedTuple):
@@ -56,13 +55,6 @@ def along_tokens(token, TILES: tl.constexpr):
 def tile_word(tensor: Tensor, tiles: RowTiles) -> int:
     """Bytes of the widest word that every row consists of, at most 8."""
     return gcd(8, tensor.data_ptr(), tiles.unit * tensor.itemsize)
-
-
-def run_bytes(tensor: Tensor, tiles: RowTiles) -> int:
-    """Bytes that lie together, along a row or along the tokens of a page: 16 at most."""
-    extent, stride = tiles.token[-1]
-    run = max(tiles.unit, extent if stride == 1 else 1)
-    return gcd(WIDEST, tensor.data_ptr(), run * tensor.itemsize)
 
 
 @lru_cache(maxsize=1024)

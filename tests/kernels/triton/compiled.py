@@ -13,15 +13,19 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 import triton
+from torch import Tensor
+from triton.runtime.jit import JITFunction
 
-from benchmarks.kernel_cases import Case, Place, all_cases
+from benchmarks.kernel_cases import Place, all_cases
 from kvproto.kernels.triton.launch import Launch
-from tests.kernels.triton.compiling import TARGETS, compile_launch, source_of
+from tests.kernels.triton.compiling import TARGETS, compile_launch, compiled_for, source_of
 from tests.kernels.triton.page import PAGE, read_results, rendered, write_results
 from tests.kernels.triton.wrong import wrong_launches
 
@@ -32,12 +36,17 @@ _SLOTS = 1 << 21
 
 
 class Job(NamedTuple):
-    """A launch that is compiled; the first case of those that it is the same for names it."""
+    """A launch that is compiled; the first case of those that it is the same for names it.
+
+    `allowed` are the bytes of the widest load and store that the memory of its rows allows, which
+    the launch has no part in; None for a kernel that copies no rows.
+    """
 
     operation: str
     shape: str
     tokens: int
     launch: Launch
+    allowed: tuple[int, int] | None
 
     @property
     def name(self) -> str:
@@ -47,10 +56,7 @@ class Job(NamedTuple):
     @property
     def digest(self) -> str:
         """Of all that the result follows from, but for the target."""
-        launch = self.launch
-        types = [(name, _type(value)) for name, value in launch.arguments.items()]
-        constants = [sorted(launch.constants_on(target).items()) for target in TARGETS]
-        facts = (source_of(launch.kernel), types, constants, launch.threads)
+        facts = source_of(self.launch.kernel), [compiled_for(self.launch, t) for t in TARGETS]
         return hashlib.sha256(repr((triton.__version__, facts)).encode()).hexdigest()[:16]
 
 
@@ -59,8 +65,10 @@ def jobs() -> list[Job]:
     found: dict[tuple[str, str], Job] = {}
     for case in all_cases():
         for tokens in case.tokens:
-            for launch in _launches(case, tokens):
-                job = Job(case.operation, case.shape, tokens, launch)
+            inputs = case.inputs(Place("meta", tokens, _SLOTS))
+            allowed = case.rows(*inputs).widest if case.rows else None
+            for launch in case.plan(*inputs):
+                job = Job(case.operation, case.shape, tokens, launch, allowed)
                 found.setdefault((case.operation, job.digest), job)
     return list(found.values())
 
@@ -94,7 +102,7 @@ def measured(
     return {
         job.name: {
             "digest": job.digest,
-            "unit": [job.launch.unit, job.launch.store_unit or job.launch.unit],
+            "allowed": job.allowed,
             "targets": {target: done[index, target] for target in targets(index)},
         }
         for index, job in enumerate(these)
@@ -116,10 +124,6 @@ def _one(work: tuple[int, str]) -> dict[str, Any]:
         "store": max(got.stores, default=0),
         "narrow": len(got.narrow_multiplies),
     }
-
-
-def _launches(case: Case, tokens: int) -> Iterator[Launch]:
-    yield from case.plan(*case.inputs(Place("meta", tokens, _SLOTS)))
 
 
 def main() -> int:
@@ -151,15 +155,27 @@ def _check() -> dict[str, Any]:
         name: compile_launch(launch, "sm_90").narrow_multiplies
         for name, launch in wrong_launches().items()
     }
-    digests = {job.name: job.digest for job in jobs()}
-    return {"digests": digests, "sample": measured(sample(), targets=two_of), "wrong": wrong}
+    every = jobs()
+    return {
+        "digests": {job.name: job.digest for job in every},
+        "others": [job.digest for job in _others(every[0])],
+        "sample": measured(sample(), targets=two_of),
+        "wrong": wrong,
+    }
 
 
-def _type(value: object) -> object:
-    """What a kernel is compiled for, of an argument."""
-    if isinstance(value, tuple):
-        return tuple(_type(each) for each in value)
-    return str(getattr(value, "dtype", type(value).__name__))
+def _others(job: Job) -> list[Job]:
+    """The same, and with other options, attributes and arguments that are specialised on."""
+    launch, at = job.launch, job.launch.arguments
+    name = next(each for each, value in at.items() if isinstance(value, Tensor))
+    moved = torch.empty_like(at[name]).view(-1)[1:]
+    launches = (
+        launch,
+        replace(launch, threads=2 * launch.threads),
+        replace(launch, arguments={**at, name: moved}),
+        replace(launch, kernel=JITFunction(launch.kernel.fn, do_not_specialize=())),
+    )
+    return [job._replace(launch=each) for each in launches]
 
 
 if __name__ == "__main__":

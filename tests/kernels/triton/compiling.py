@@ -18,7 +18,7 @@ from tests.kernels.triton.assembly import gfx_accesses, gfx_number, sass_accesse
 from tests.kernels.triton.barriers import accesses, waits
 from tests.kernels.triton.multiplies import narrow_multiplies
 
-__all__ = ["TARGETS", "Compiled", "compile_launch", "source_of"]
+__all__ = ["TARGETS", "Compiled", "compile_launch", "compiled_for", "source_of"]
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -91,7 +91,29 @@ def _check_waits(launch: Launch, asm: dict[str, str], target: GPUTarget) -> None
         raise ValueError(f"{launch.kernel.__name__} on {target}: no barrier in {order}")
 
 
+def compiled_for(launch: Launch, target_name: str) -> str:
+    """Types, constants, attributes and options that a launch is compiled for on a target.
+
+    And which arguments are never specialised on. Libraries of the compiler are files of its own.
+    """
+    target, kernel = TARGETS[target_name], launch.kernel
+    options, signature, constants, attributes = _specialised(launch, target)
+    kept = {k: v for k, v in sorted(options.__dict__.items()) if k != "extern_libs"}
+    plain = [
+        (each.name, each.do_not_specialize, each.do_not_specialize_on_alignment)
+        for each in kernel.params
+    ]
+    return repr((plain, signature, sorted(constants.items()), sorted(attributes.items()), kept))
+
+
 def _compile(launch: Launch, target: GPUTarget) -> Any:
+    options, signature, constants, attributes = _specialised(launch, target)
+    source = ASTSource(launch.kernel, signature, constants, attributes)
+    return triton.compile(source, target=target, options=options.__dict__)
+
+
+def _specialised(launch: Launch, target: GPUTarget) -> tuple[Any, Any, Any, Any]:
+    """What a launch there would be: options, signature, constants and attributes."""
     kernel, backend = launch.kernel, make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     given: dict[str, Any] = {
@@ -101,11 +123,10 @@ def _compile(launch: Launch, target: GPUTarget) -> Any:
         "enable_fp_fusion": False,
     }
     bound, specialisation, options = bind(**given)
-    options, signature, constants, attributes = kernel._pack_args(
+    packed: tuple[Any, Any, Any, Any] = kernel._pack_args(
         backend, options, bound, specialisation, options
     )
-    source = ASTSource(kernel, signature, constants, attributes)
-    return triton.compile(source, target=target, options=options.__dict__)
+    return packed
 
 
 def _architecture(target: GPUTarget) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import markdown_table
+from tests.kernels.triton.narrow import NOT_ALIGNED, SCALAR
 
 __all__ = ["PAGE", "Results", "read_results", "rendered", "write_results"]
 
@@ -34,20 +35,31 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
   Slots for a decode: each program reads again the lengths of all requests of the blocks of 1024
   before its own.
 - Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
-  a register, every kernel reads and writes as many bytes at once as its launch states, 16 for
-  most and fewer for the column "not aligned" (which nothing derives from the tensors yet), and no
-  address comes from a 32-bit product, or from a 32-bit sum of what was read. Kernels that move rows
-  have a barrier of global memory between reading and writing. `make kernels-results` compiles all
-  again; `make test` one shape of each kernel, for a target of each vendor, and holds the rest to
-  digests of the sources.
+  a register, every kernel reads and writes 16 bytes at once where the strides, addresses and
+  extents of its tensors allow that, and as many as they allow elsewhere; no address comes from a
+  32-bit product, or from a 32-bit sum of what was read. Kernels that move rows have a barrier of
+  global memory between reading and writing. `make kernels-results` compiles all again; `make
+  test` one shape of each kernel, for a target of each vendor, and holds the rest to digests of the
+  sources and of all that they are compiled for.
 
 `benchmarks/gpu.py` checks them at those sizes, from captured graphs too, and measures them where a
 GPU is at hand. It fails for a kernel that it did not reach.
 
 Each line is one kernel on one target, over all shapes it was compiled for: the most registers of a
 thread and bytes of shared memory; spilled registers; the widest load and store, in bytes, of
-the shape where it is narrowest, and in how many shapes the launch states less than 16 bytes.
+the shape where it is narrowest; and in how many shapes the memory of rows allows less than 16
+bytes, which are left out of the two before, or "numbers", for a kernel that copies no rows.
 
+"""
+
+_NARROW = """
+Memory allows less than 16 bytes where
+
+{aligned}
+
+and kernels of numbers read and write one at a time:
+
+{scalar}
 """
 
 
@@ -75,18 +87,23 @@ def rendered(results: Results) -> str:
     for name, result in results.items():
         for target, found in result["targets"].items():
             key = name.partition(":")[0], target
-            groups.setdefault(key, []).append((result["unit"], found))
+            groups.setdefault(key, []).append((result["allowed"], found))
     header = (
         "kernel", "target", "shapes", "registers", "spills", "shared", "load", "store",
         "not aligned", "32-bit products",
     )  # fmt: skip
     rows = [(*key, *_cells(groups[key])) for key in sorted(groups, key=lambda key: key[0])]
-    return _HEAD + markdown_table(header, rows) + "\n"
+    listed = {"aligned": _listed(NOT_ALIGNED), "scalar": _listed(SCALAR)}
+    return _HEAD + markdown_table(header, rows) + "\n" + _NARROW.format(**listed)
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    return "\n".join(f"- {name}: {reason}" for name, reason in reasons.items())
 
 
 def _cells(group: list[tuple[Any, Any]]) -> tuple[str, ...]:
     found = [each for _, each in group]
-    aligned = [each for unit, each in group if _least(unit) >= 16] or found
+    aligned = [each for allowed, each in group if not _is_narrow(allowed)] or found
     cells = (
         len(group),
         max(each["registers"] for each in found),
@@ -94,12 +111,12 @@ def _cells(group: list[tuple[Any, Any]]) -> tuple[str, ...]:
         max(each["shared"] for each in found),
         min(each["load"] for each in aligned),
         min(each["store"] for each in aligned),
-        sum(_least(unit) < 16 for unit, _ in group),
+        "numbers" if group[0][0] is None else sum(_is_narrow(allowed) for allowed, _ in group),
         sum(each["narrow"] for each in found),
     )
     return tuple(str(cell) for cell in cells)
 
 
-def _least(unit: list[int]) -> int:
-    """What alignment allows; 0 is an access that is none of rows."""
-    return min(each for each in unit if each)
+def _is_narrow(allowed: list[int] | None) -> bool:
+    """Whether memory allows less than 16 bytes; 0 is an access that is none of rows."""
+    return allowed is not None and min(each for each in allowed if each) < 16

@@ -5,7 +5,7 @@ Programs run one after the other here, so that one which writes what a later one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -21,6 +21,8 @@ from kvproto.kernels import (
     store_row_sets,
     store_tiled_rows,
 )
+
+pytestmark = pytest.mark.usefixtures("served_on_cpu")
 
 WIDTH, SLOTS, N = 512, 64, 16
 LOC = torch.arange(SLOTS - 1, SLOTS - 1 - N, -1)
@@ -107,11 +109,6 @@ STORES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _served(served_on_cpu: None) -> Iterator[None]:
-    yield served_on_cpu
-
-
 @pytest.mark.parametrize("store", STORES)
 def test_rows_in_the_memory_of_a_target_are_read_first(
     store: Callable[[Tensor, Callable[[Tensor], Tensor]], None],
@@ -129,7 +126,7 @@ def test_a_kernel_alone_would_read_too_late(
 ) -> None:
     """Otherwise the test above shows nothing."""
     name = "kvproto.kernels.apart._storage"
-    monkeypatch.setattr(name, lambda tensor: id(tensor))
+    monkeypatch.setattr(name, id)
     held, expected = memory(), memory()
     store(held, lambda rows: rows)
     store(expected, lambda rows: rows.clone())
