@@ -30,7 +30,7 @@ _COUNTS: tuple[tuple[str, int | None, str], ...] = (
     ("--pp-rank", 0, "the stage to plan, from 0"),
     ("--dp-attention", 1, "attention groups among the tensor-parallel ranks"),
     ("--dcp", 1, "ranks that split a request's tokens"),
-    ("--page-size", 1, "tokens of a page"),
+    ("--page-size", None, "tokens of a page, the platform's own number if left out"),
     ("--context-len", None, "the longest context, where the config states none or too much"),
     ("--max-running", None, "requests at once, of all attention groups"),
     ("--max-tokens", None, "an upper bound of tokens"),

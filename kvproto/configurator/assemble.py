@@ -55,7 +55,7 @@ def pool_request(
     options: ServingOptions,
 ) -> PlannedPool | None:
     """A leaf where one kind of layer attends, a composite where several share a pool."""
-    page = options.page_size
+    page = options.page
     full = None if leaves.full is None else sized(leaves.full, tokens.full, page)
     windows = leaves.window
     if windows is None and full is not None and tokens.full and tokens.window and rings is None:
@@ -103,8 +103,8 @@ def _empty(beside: LeafRequest) -> MHALeafRequest:
 def _without_layers(options: ServingOptions, tokens: Tokens) -> MHALeafRequest:
     """The leaf of a stage where no layer attends: it numbers slots and stores nothing."""
     return MHALeafRequest(
-        size=max(tokens.full, options.page_size),
-        page_size=options.page_size,
+        size=max(tokens.full, options.page),
+        page_size=options.page,
         dtype=planned_dtype(options.model_dtype),
         layer_num=0,
         head_num=1,
@@ -127,16 +127,16 @@ def allocator_request(
     """
     # Pages that are sent elsewhere are sent in order, so they are kept in order.
     need_sort = options.role != "unified"
-    if tokens.window and rings is None and (tokens.full or options.page_size > 1):
+    if tokens.window and rings is None and (tokens.full or options.page > 1):
         return SWAAllocatorRequest(
             size=tokens.capacity,
             size_swa=tokens.window,
-            page_size=options.page_size,
+            page_size=options.page,
             device=options.device,
             need_sort=need_sort,
             fallback=options.allocator_fallback,
         )
-    if tokens.window and options.page_size == 1 and rings is None:
+    if tokens.window and options.page == 1 and rings is None:
         return PureSWAAllocatorRequest(
             size_swa=tokens.window,
             device=options.device,
@@ -146,7 +146,7 @@ def allocator_request(
     if options.host_to_device_ratio is not None:
         return HiSparseAllocatorRequest(
             size=tokens.full,
-            page_size=options.page_size,
+            page_size=options.page,
             device=options.device,
             need_sort=need_sort,
             host_to_device_ratio=options.host_to_device_ratio,
@@ -155,13 +155,13 @@ def allocator_request(
     if options.kv_sharding == "pages":
         return ShardedAllocatorRequest(
             size_per_rank=tokens.full,
-            page_size=options.page_size,
+            page_size=options.page,
             shard_size=parallel.attention_ranks,
             device=options.device,
             need_sort=need_sort,
         )
     scale = parallel.dcp_size
-    page_size = options.page_size * scale
+    page_size = options.page * scale
     one = AllocatorRequest(
         kind="token" if page_size == 1 else "paged",
         size=tokens.capacity * scale,

@@ -67,7 +67,7 @@ def fewest_tokens(
     stated = [tokens for tokens in fitting if tokens is not None]
     requests = _requests_to_hold(state, options, parallel)
     enough = options.max_total_tokens or context_len(shape, options) * requests
-    free = Tokens(aligned(enough, options.page_size), 0)
+    free = Tokens(aligned(enough, options.page), 0)
     fewest = min(stated, key=lambda tokens: tokens.capacity) if stated else free
     cap = options.max_total_tokens
     if cap is not None and cap < fewest.capacity:
@@ -81,7 +81,7 @@ def fewest_tokens(
 
 
 def _refuse_no_page(cache_bytes: int, options: ServingOptions) -> NoReturn:
-    page, cap = options.page_size, options.max_total_tokens
+    page, cap = options.page, options.max_total_tokens
     if cap is not None and cap < page:
         raise PlanError(
             "max_total_tokens",
@@ -98,10 +98,10 @@ def _refuse_no_page(cache_bytes: int, options: ServingOptions) -> NoReturn:
 
 
 def _capped(tokens: Tokens, cap: int, options: ServingOptions, demand: int | None) -> Tokens:
-    full = aligned(cap, options.page_size)
+    full = aligned(cap, options.page)
     if not tokens.full:
         return Tokens(0, full)
     if demand is not None:
         return Tokens(full, min(tokens.window, full))
     ratio = Fraction(str(options.swa_full_tokens_ratio)) if tokens.window else Fraction(0)
-    return with_ratio(full, ratio, options.page_size)
+    return with_ratio(full, ratio, options.page)

@@ -94,7 +94,7 @@ def _request(
         total_bytes=budget.cache_bytes,
         size=tokens.full,
         size_swa=tokens.window,
-        page_size=options.page_size,
+        page_size=options.page,
         sliding_window=window,
         compression_ratios=geometry.ratios[layers.start : layers.stop],
         head_dim=geometry.head_dim,
@@ -111,7 +111,7 @@ def _request(
 
 
 def _tokens(shape: ModelShape, options: ServingOptions, parallel: ParallelLayout) -> Tokens:
-    page, stated = options.page_size, options.max_total_tokens
+    page, stated = options.page, options.max_total_tokens
     if stated is None or stated < page:
         raise PlanError(
             "max_total_tokens",
@@ -130,11 +130,11 @@ def _tokens(shape: ModelShape, options: ServingOptions, parallel: ParallelLayout
 def _refuse(shape: ModelShape, options: ServingOptions, parallel: ParallelLayout) -> None:
     geometry = shape.compressed
     assert geometry is not None
-    split = [ratio for ratio in geometry.ratios if ratio and options.page_size % ratio]
+    split = [ratio for ratio in geometry.ratios if ratio and options.page % ratio]
     if split:
         raise PlanError(
             "page_size",
-            options.page_size,
+            options.page,
             f"{max(split)} tokens share a row, which must not cross a page",
             f"give a multiple of {max(split)}",
         )

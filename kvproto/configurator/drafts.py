@@ -81,7 +81,7 @@ def draft_requests(
     scale = parallel.dcp_size
     own = replace(
         options,
-        page_size=options.page_size * scale,
+        page_size=options.page * scale,
         host_to_device_ratio=None,  # a draft has rows for every id
         kv_cache_dtype=speculative.draft_kv_cache_dtype or options.kv_cache_dtype,
     )

@@ -166,7 +166,7 @@ class _Maker:
 
     def _pooling(self, index: IndexGeometry) -> dict[str, Any]:
         """Tokens of an index key, and the rings of requests where keys are weighed."""
-        page = self.options.page_size
+        page = self.options.page
         if page % index.kpool:
             raise PlanError(
                 "page_size",
@@ -195,8 +195,8 @@ class _Maker:
     def _common(self, layer_ids: tuple[int, ...]) -> dict[str, Any]:
         dtype, scheme = self._stored()
         return {
-            "size": self.options.page_size,
-            "page_size": self.options.page_size,
+            "size": self.options.page,
+            "page_size": self.options.page,
             "dtype": dtype,
             "quant_scheme": scheme,
             "layer_num": len(layer_ids),

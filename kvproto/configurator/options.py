@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kvproto.protocols import DSARows, ElementType, Fallback
+from kvproto.protocols import DSARows, ElementType, Fallback, PlatformCapabilities
 
 from .elements import KVCacheDtype
 from .option_values import Float, check_count, check_flag, check_number, check_word
@@ -121,15 +121,15 @@ class SpeculativeOptions:
 class ServingOptions:
     """How the model is served.
 
-    `swa_full_tokens_ratio` is the window pool's tokens to one of the full pool. Without
-    `window_pools`, windowed layers keep the whole context. Tokens that left the window are evicted
-    every `window_eviction_interval` steps. `chunked_prefill_size` None has prompts whole.
-    `host_to_device_ratio` is how many ids are lent to a row of the device, most of whose tokens are
-    on the host; None keeps all of them on the device. `allocator_fallback` is `none` where slots
-    must be the platform's own allocator's.
+    `page_size` None is the platform's `default_page_size`. `swa_full_tokens_ratio` is the window
+    pool's tokens to one of the full pool. Without `window_pools`, windowed layers keep the whole
+    context. Tokens that left the window are evicted every `window_eviction_interval` steps.
+    `chunked_prefill_size` None has prompts whole. `host_to_device_ratio` is how many ids are lent
+    to a row of the device, most of whose tokens are on the host; None keeps all of them on the
+    device. `allocator_fallback` is `none` where slots must be the platform's own allocator's.
     """
 
-    page_size: int = 1
+    page_size: int | None = None
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
     layout: HeadLayout = "nhd"
@@ -157,14 +157,30 @@ class ServingOptions:
     state: StateOptions = field(default_factory=StateOptions)
     speculative: SpeculativeOptions | None = None
 
+    def on(self, platform: PlatformCapabilities) -> ServingOptions:
+        """The same on a platform: with a page size."""
+        if self.page_size is not None:
+            return self
+        return replace(self, page_size=platform.default_page_size)
+
+    @property
+    def page(self) -> int:
+        """Tokens of a page.
+
+        :raises ValueError: where none were asked for and no platform is known, see `on`.
+        """
+        if self.page_size is None:
+            raise ValueError("page_size=None: that of a platform, which ServingOptions.on puts in")
+        return self.page_size
+
     @property
     def rows_to_come(self) -> int:
         """Rows of requests that do not run yet: `pre_alloc_size` on an instance that decodes."""
         return self.pre_alloc_size if self.role == "decode" else 0
 
     def __post_init__(self) -> None:
-        for name in ("page_size", "window_eviction_interval"):
-            check_count(name, getattr(self, name))
+        check_count("window_eviction_interval", self.window_eviction_interval)
+        check_count("page_size", self.page_size, without="leave it out for the platform's own")
         for name in _OPTIONAL_COUNTS:
             check_count(name, getattr(self, name), without="leave it out")
         check_count(

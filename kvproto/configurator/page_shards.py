@@ -25,7 +25,7 @@ def page_shards(
     """
     if options.kv_sharding == "none":
         return None
-    page, ranks = options.page_size, parallel.attention_ranks
+    page, ranks = options.page, parallel.attention_ranks
     context = options.context_len or shape.context_len or 0
     prefixes = _PREFIXES_GATHERED * _whole(context, ranks * page)
     rows = prefixes + _whole(options.chunked_prefill_size or 0, page) + page
@@ -85,7 +85,7 @@ def _ranks(parallel: ParallelLayout) -> str:
 def _service(options: ServingOptions) -> str:
     if options.role != "prefill":
         return f"role={options.role!r}: an instance that decodes reads every row at each step"
-    if options.page_size < 2:
+    if options.page < 2:
         return "page_size=1: a page is what is sent and gathered"
     if not options.chunked_prefill_size:
         return "chunked_prefill_size=None: scratch is as long as a chunk"

@@ -60,6 +60,7 @@ def plan(
         parallel.stage, layer_num=len(shape.layers), rows_per_layer=shape.rows_per_layer
     )
     _refuse_parted([layers_of(rank) for rank in (pp_rank, *range(parallel.pp_size))], shape)
+    options = options.on(platform)
     refuse(shape, options, parallel, platform)
     if shape.compressed is not None:
         return compressed_plan(shape, options, parallel, budget, platform, pp_rank)

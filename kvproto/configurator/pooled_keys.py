@@ -48,10 +48,10 @@ def ring_bytes(
     index = pooled_index(shape)
     if index is None or rows is None:
         return 0
-    if options.page_size % index.kpool:
+    if options.page % index.kpool:
         raise PlanError(
             "page_size",
-            options.page_size,
+            options.page,
             f"{index.kpool} tokens share an index key, which must not cross a page",
             f"give a multiple of {index.kpool}",
         )

@@ -111,7 +111,7 @@ def _costs(
         full=_cost(leaves.full),
         window=_cost(leaves.window) + (_cost(window) if shared else 0),
         draft=_cost(full) + (0 if shared else _cost(window)),
-        page_size=options.page_size,
+        page_size=options.page,
         draft_scale=parallel.dcp_size * ids_per_row(options),
         fixed=_fixed(leaves.full) + _fixed(full),
     )

@@ -47,7 +47,7 @@ def unified_costs(
         full=_entry(leaves.full, full, None if shared else window),
         window=_entry(leaves.window, window if shared else None),
         draft=0,
-        page_size=options.page_size,
+        page_size=options.page,
         fixed=_GRAIN,
     )
 

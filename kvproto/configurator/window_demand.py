@@ -19,7 +19,7 @@ def check_window(
     :raises PlanError: where they are not, none at all included; it names the bound on tokens or the
         memory where full slots are too few as well, else the ratio.
     """
-    least, cap = (shape.window or 0) + options.page_size, options.max_total_tokens
+    least, cap = (shape.window or 0) + options.page, options.max_total_tokens
     if tokens.window > least:
         return
     option, value = "swa_full_tokens_ratio", options.swa_full_tokens_ratio
@@ -27,7 +27,7 @@ def check_window(
     if tokens.full <= least:
         option, value = "cache_bytes", cache_bytes
         change = "give the caches more memory, or smaller pages"
-        if cap is not None and aligned(cap, options.page_size) == tokens.full:
+        if cap is not None and aligned(cap, options.page) == tokens.full:
             option, value, change = "max_total_tokens", cap, "raise it, or use smaller pages"
     why = f"a request needs more than {least} window tokens, the pool would have {tokens.window}"
     raise PlanError(option, value, why, change)
@@ -45,7 +45,7 @@ def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int
     chunk = options.chunked_prefill_size
     if requests is None or options.prefix_cache or (options.role != "decode" and not chunk):
         return None
-    page = options.page_size
+    page = options.page
     speculative = options.speculative
     drafted = 1 if speculative is None else speculative.draft_tokens
     stale = options.window_eviction_interval * drafted
@@ -60,7 +60,7 @@ def window_demand(options: ServingOptions, parallel: ParallelLayout, window: int
 
 
 def _added_by_a_step(options: ServingOptions) -> int:
-    speculative, page = options.speculative, options.page_size
+    speculative, page = options.speculative, options.page
     if speculative is None:
         return page
     branches = speculative.topk * speculative.steps

@@ -63,7 +63,7 @@ def window_rings(
             "each request has a ring of window slots, whose bytes come before any token's",
             "state a number",
         )
-    page, speculative = options.page_size, options.speculative
+    page, speculative = options.page, options.speculative
     held = window + (0 if speculative is None else speculative.draft_tokens - 1)
     requests = running + options.rows_to_come
     return WindowRings(requests=requests, size=-(-held // page) * page, page_size=page)

@@ -12,6 +12,7 @@ from .allocator_requests import (
 )
 from .bare_requests import KeyOnlyLeafRequest, NoOpLeafRequest
 from .block_scaled import BlockScaled
+from .checkpoint_scale import checkpoint_scale
 from .composite import Composite
 from .composite_requests import (
     HybridPoolRequest,
@@ -227,6 +228,7 @@ __all__ = [
     "bytes_of_state",
     "bytes_per_state_slot",
     "bytes_per_token",
+    "checkpoint_scale",
     "explain",
     "forget",
     "peer_differences",

@@ -35,6 +35,8 @@ class PlatformCapabilities:
     supports_triton: bool
     supports_graph_capture: bool
     fp8_variant: Fp8Variant
+    default_page_size: int = 1
+    """Tokens of a page where a deployment asks for no number: what its attention kernels prefer."""
     registration_alignment: int = 1
     """Bytes to which start and length of a buffer registered for transfer must be aligned."""
     dsa_rows: tuple[DSARows, ...] = ("packed", "raw")

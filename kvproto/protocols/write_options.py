@@ -33,12 +33,13 @@ class ScaledWrite(KVPool, Protocol):
     ) -> None:
         """As `KVPool.set_kv_buffer`, storing `cache_k / k_scale` and `cache_v / v_scale`.
 
-        Readers multiply by the same scales. A float, a 0-d and a 1-element tensor mean the same;
-        None means 1.0, each side by itself. On `mxfp8` pools the scales are the rows' own, UE8M0
-        `[n, heads, head_dim / 32]`, and None means that the pool computes them; rows that are
-        e4m3fn already come with theirs. On `nvfp4` pools they are those under which block scales
-        are kept, and None means the layer's own. Unquantized pools ignore scales. `cache_k` and
-        `cache_v` are not modified.
+        Readers multiply by the same scales, which are those of the pool's own fp8 variant: one that
+        a checkpoint states for another goes through `checkpoint_scale` first. A float, a 0-d and a
+        1-element tensor mean the same; None means 1.0, each side by itself. On `mxfp8` pools the
+        scales are the rows' own, UE8M0 `[n, heads, head_dim / 32]`, and None means that the pool
+        computes them; rows that are e4m3fn already come with theirs. On `nvfp4` pools they are
+        those under which block scales are kept, and None means the layer's own. Unquantized pools
+        ignore scales. `cache_k` and `cache_v` are not modified.
 
         :raises ValueError: for a scale that is zero, negative or not finite, on a quantized pool;
             on an `mxfp8` pool for scales of another shape, or rows without the scales they need.

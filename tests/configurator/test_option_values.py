@@ -27,7 +27,7 @@ def speculative(**changed: Any) -> SpeculativeOptions:
 
 
 CASES: list[tuple[Callable[..., object], str, Any, str]] = [
-    (ServingOptions, "page_size", None, "it is a whole number; give at least 1"),
+    (ServingOptions, "page_size", 0, "give at least 1, or leave it out for the platform's own"),
     (ServingOptions, "page_size", "64", "it is a whole number"),
     (ServingOptions, "page_size", True, "it is a whole number"),
     (ServingOptions, "page_size", 1.5, "it is a whole number"),

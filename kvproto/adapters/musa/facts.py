@@ -11,5 +11,6 @@ MUSA = PlatformCapabilities(
     supports_triton=True,
     supports_graph_capture=True,
     fp8_variant="e4m3fn",
+    default_page_size=64,
 )
 """A Moore Threads device."""

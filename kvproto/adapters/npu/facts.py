@@ -20,6 +20,7 @@ NPU = PlatformCapabilities(
     supports_triton=False,
     supports_graph_capture=True,
     fp8_variant="e4m3fn",
+    default_page_size=PAGE_SIZE,
     registration_alignment=2 << 20,
 )
 """An Ascend device: RDMA registration wants start and length aligned to 2 MiB."""

@@ -13,6 +13,7 @@ GFX942 = PlatformCapabilities(
     supports_triton=True,
     supports_graph_capture=True,
     fp8_variant="e4m3fnuz",
+    default_page_size=64,
     dsa_rows=("raw",),
 )
 """MI300: fp8 without negative zero, whose bytes mean other numbers than those of e4m3fn."""

@@ -2,21 +2,124 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import Declined, Platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["gfx942_on_cpu", "gfx950_on_cpu", "rocm"]
+import torch
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVLeaf,
+    LeafRequest,
+    PlatformCapabilities,
+    SlotAllocator,
+)
+from kvproto.reference import ReferencePlatform
+
+from .facts import GFX942, GFX950
+from .refusals import refusal
+
+__all__ = [
+    "RocmPlatform",
+    "build_gfx942_on_cpu",
+    "build_gfx950_on_cpu",
+    "gfx942_on_cpu",
+    "gfx950_on_cpu",
+    "rocm",
+]
 
 
-def rocm() -> Platform | Declined:
-    """The platform, where its device is."""
-    return Declined("this torch was not built for ROCm")
+@dataclass(frozen=True, slots=True)
+class RocmPlatform:
+    """Leaves and allocators of the core, for what kernels of these devices read.
+
+    The core knows every layout and both variants of fp8 as data; what is refused here is what no
+    kernel of the device would understand.
+    """
+
+    core: ReferencePlatform
+
+    @property
+    def name(self) -> str:
+        """`rocm-` and the architecture."""
+        return self.core.name
+
+    @property
+    def capabilities(self) -> PlatformCapabilities:
+        """Those of the architecture."""
+        return self.core.capabilities
+
+    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """A leaf whose bytes kernels of the device read as they are meant; others are declined."""
+        if why := refusal(request, self.capabilities.fp8_variant):
+            return Declined(f"{self.name}: {why}")
+        return self.core.build_leaf(request)
+
+    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
+        """As the core's; on the device slots are lent and taken back by Triton kernels."""
+        return self.core.build_allocator(request)
 
 
-def gfx942_on_cpu() -> Platform | Declined:
-    """The platform over host memory, for the conformance kit on a machine without the device."""
-    return Declined("builds nothing yet")
+def rocm() -> RocmPlatform | Declined:
+    """The platform of the devices that this torch sees, which are all of one architecture."""
+    if torch.version.hip is None:
+        return Declined("this torch was not built for ROCm")
+    if not torch.cuda.is_available():
+        return Declined("torch sees no ROCm device")
+    return _of_architectures(_architectures())
 
 
-def gfx950_on_cpu() -> Platform | Declined:
-    """The platform over host memory, for the conformance kit on a machine without the device."""
-    return Declined("builds nothing yet")
+def gfx942_on_cpu() -> RocmPlatform:
+    """What is built on an MI300, over host memory: for the conformance kit."""
+    return _platform("gfx942", GFX942)
+
+
+def gfx950_on_cpu() -> RocmPlatform:
+    """What is built on an MI350, over host memory: for the conformance kit."""
+    return _platform("gfx950", GFX950)
+
+
+def build_gfx942_on_cpu(request: Any, /) -> KVLeaf | SlotAllocator | Declined:
+    """`gfx942_on_cpu` as a factory of the kit: `kvproto check module:build_gfx942_on_cpu`."""
+    return _built(gfx942_on_cpu(), request)
+
+
+def build_gfx950_on_cpu(request: Any, /) -> KVLeaf | SlotAllocator | Declined:
+    """`gfx950_on_cpu` as a factory of the kit: `kvproto check module:build_gfx950_on_cpu`."""
+    return _built(gfx950_on_cpu(), request)
+
+
+def _built(platform: RocmPlatform, request: Any) -> KVLeaf | SlotAllocator | Declined:
+    if isinstance(request, AllocatorRequest):
+        return platform.build_allocator(request)
+    return platform.build_leaf(request)
+
+
+def _architectures() -> set[str]:
+    """Of every device: `gfx942` of what the driver calls `gfx942:sramecc+:xnack-`."""
+    cuda: Any = torch.cuda
+    named = (str(cuda.get_device_properties(i).gcnArchName) for i in range(cuda.device_count()))
+    return {name.partition(":")[0] for name in named}
+
+
+def _of_architectures(found: Iterable[str]) -> RocmPlatform | Declined:
+    first, *others = sorted(found)
+    if others:
+        names = ", ".join((first, *others))
+        return Declined(
+            f"the devices are of several architectures ({names}), which need not read the same "
+            "fp8: leave those of one visible, with HIP_VISIBLE_DEVICES"
+        )
+    if first.startswith("gfx94"):
+        return _platform(first, GFX942)
+    if first == "gfx950":
+        return _platform(first, GFX950)
+    return Declined(
+        f"nothing is known of the fp8 of architecture '{first}'; served are gfx94x and gfx950"
+    )
+
+
+def _platform(architecture: str, facts: PlatformCapabilities) -> RocmPlatform:
+    return RocmPlatform(ReferencePlatform(f"rocm-{architecture}", facts))

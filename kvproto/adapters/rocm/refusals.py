@@ -1,0 +1,57 @@
+"""What kernels of these devices do not read, said before anything is built."""
+
+from __future__ import annotations
+
+from kvproto.protocols import (
+    DSALeafRequest,
+    Fp8Variant,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    SparseIndexLeafRequest,
+)
+
+__all__ = ["refusal"]
+
+_HEAD_LAYOUTS = ("nhd", "vectorized_5d")
+_SCHEMES = ("none", "fp8_scaled")
+
+
+def refusal(request: object, fp8: Fp8Variant) -> str:
+    """Why a leaf for kernels that read `fp8` cannot hold what is asked for; "" where it can."""
+    match request:
+        case MHALeafRequest():
+            return _layout(request) or _elements(request, fp8)
+        case MLALeafRequest() | SparseIndexLeafRequest() | DSALeafRequest():
+            return _elements(request, fp8)
+        case _:  # a caller may know more kinds of requests than there are of leaves
+            return f"{type(request).__name__} is no platform's to build"
+
+
+def _layout(request: MHALeafRequest) -> str:
+    if request.layout in _HEAD_LAYOUTS:
+        return ""
+    return f"layout={request.layout!r}: attention reads {' or '.join(map(repr, _HEAD_LAYOUTS))}"
+
+
+def _elements(request: LeafRequest, fp8: Fp8Variant) -> str:
+    if request.quant_scheme == "dsa_fp8_packed":
+        return "quant_scheme='dsa_fp8_packed': attention reads bare latents, ask for 'fp8_scaled'"
+    if request.quant_scheme not in _SCHEMES:
+        scheme = request.quant_scheme
+        return f"quant_scheme={scheme!r}: attention reads {' or '.join(map(repr, _SCHEMES))}"
+    for name, dtype in _stored(request).items():
+        if "float8" in dtype and dtype != f"torch.float8_{fp8}":
+            return (
+                f"{name}={dtype}: the device's numbers are torch.float8_{fp8}, where the same byte "
+                "is another one; ask for those"
+            )
+    return ""
+
+
+def _stored(request: LeafRequest) -> dict[str, str]:
+    """What elements of the leaf mean, by the field of the request that says so."""
+    stored = {"dtype": str(request.dtype)}
+    if isinstance(request, SparseIndexLeafRequest):
+        stored["index_dtype"] = str(request.stored_index_dtype)
+    return stored
