@@ -1,7 +1,9 @@
 """What a consumer of each layout finds behind a read door, and how it finds a token's row there.
 
 Written from what attention kernels index, not from any pool's code: slots (`nhd`), pages by head
-(`hnd`), pages by token (`paged_nhd`), 16 bytes at a time (`vectorized_5d`).
+(`hnd`), pages by token (`paged_nhd`), 16 bytes at a time (`vectorized_5d`), and of latent rows in
+two planes those of latents behind the key door and those of rope behind the value door
+(`latent_split`), 32 bytes at a time (`latent_split_nz`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from .stored_rows import Side
 __all__ = ["DoorForm", "DoorForms", "Rows", "form_of", "no_form"]
 
 _VECTOR_BYTES = 16
+_BLOCK_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,11 @@ def form_of(layout: Layout, rows: Rows) -> DoorForm | None:
     match layout, rows.side:
         case (("nhd" | "page_envelope" | "latent_rows"), _):
             return DoorForm(layout, rows, (rows.slots, heads, width), (0,))
-        case "paged_nhd", _:
+        case (("paged_nhd" | "latent_split"), _):
             return DoorForm(layout, rows, (pages, page, heads, width), (0, 1))
+        case "latent_split_nz", _:
+            c0 = _BLOCK_BYTES // rows.itemsize
+            return DoorForm(layout, rows, (pages, heads * width // c0, page, c0), (0, 2))
         case "hnd", _:
             return DoorForm(layout, rows, (pages, heads, page, width), (0, 2))
         case "vectorized_5d", "key":

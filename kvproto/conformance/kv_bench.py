@@ -109,6 +109,15 @@ class KVBench(Bench):
         return ("key", "value") if has_heads(self.request) else ("key",)
 
     @property
+    def shown_sides(self) -> tuple[Side, ...]:
+        """The sides whose read doors show what is stored of a token, no part of it twice."""
+        return self.sides
+
+    def shown_row(self, side: Side, rows: Mapping[Side, Tensor]) -> Tensor:
+        """What the door of a shown side has of a token's rows, `[..., heads, width]`."""
+        return rows[side]
+
+    @property
     def read_doors(self) -> tuple[str, ...]:
         """The names of the pool's read doors."""
         return "get_key_buffer", "get_value_buffer", "get_kv_buffer"

@@ -11,7 +11,8 @@ from torch import Tensor
 from kvproto.protocols import BufferRegion, DSALeafRequest, MLALeafRequest
 
 from .broken import LawBroken
-from .kv_bench import KVBench, LayerStub
+from .door_layouts import DoorForm, Rows, form_of
+from .kv_bench import KVBench, LayerStub, Side
 
 __all__ = [
     "IndexRow",
@@ -33,6 +34,41 @@ class LatentBench(KVBench):
     def asked(self) -> MLALeafRequest | DSALeafRequest:
         """The request, as one of latent rows."""
         return cast("MLALeafRequest | DSALeafRequest", self.request)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the parts of a row were asked to lie in planes of their own."""
+        return self.asked.layout in ("latent_split", "latent_split_nz")
+
+    @property
+    def shown_sides(self) -> tuple[Side, ...]:
+        """Of split rows both doors, each a part; packed ones are whole behind the first."""
+        return ("key", "value") if self.is_split and not self.packed else ("key",)
+
+    def shown_row(self, side: Side, rows: Mapping[Side, Tensor]) -> Tensor:
+        """The part of a row that a door shows, or all of it."""
+        if not self.is_split or self.packed:
+            return rows["key"]
+        latent, rope = self.split(rows["key"])
+        return latent if side == "key" else rope
+
+    def as_shown(self, door: Tensor, side: Side, layer_id: int) -> tuple[Tensor, Tensor]:
+        """Of split rows the part that the door shows."""
+        if not self.is_split or self.packed:
+            return super().as_shown(door, side, layer_id)
+        return door.float(), self.shown_row(side, {"key": self.stored("key", layer_id)})
+
+    def door_form(self, side: Side, layer_id: int) -> DoorForm | None:
+        """Of split rows the form of a part; of packed ones nothing is left for the second."""
+        if not self.is_split:
+            return super().door_form(side, layer_id)
+        asked = self.asked
+        widths = asked.kv_lora_rank, asked.qk_rope_head_dim
+        if self.packed:
+            widths = self.token_bytes(layer_id), 0
+        width = widths[0 if side == "key" else 1]
+        rows = Rows(side, self.slots_in(layer_id), asked.page_size, 1, width, asked.dtype.itemsize)
+        return form_of(asked.layout, rows)
 
     @property
     def kv_cache_dim(self) -> int:

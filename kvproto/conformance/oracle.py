@@ -56,29 +56,33 @@ class Oracle:
         The reserved page comes first. On latent pools a key row is both parts side by side, packed
         ones dequantised to float32; the value is its prefix and has no region of its own.
         """
-        region = self._region(_ROW_FIELDS[side][:2], layer_id)
-        if region is None:
+        regions = self._holding(_ROW_FIELDS[side], layer_id)
+        if not regions:
             return self._reader.rows(side, layer_id)
-        return _rows(region, side, layer_id, range(region.page_count))
+        return _rows(regions, side, layer_id, range(regions[0].page_count))
 
     def row(self, side: Side, layer_id: int, slot: int) -> Tensor:
         """One row of a layer, `[heads, width]`, without touching the others."""
-        region = self._region(_ROW_FIELDS[side][:2], layer_id)
-        if region is None:
+        regions = self._holding(_ROW_FIELDS[side], layer_id)
+        if not regions:
             return self._reader.row(side, layer_id, slot)
-        page, token = divmod(slot, region.page_size)
-        return _rows(region, side, layer_id, (page,))[token]
+        page, token = divmod(slot, regions[0].page_size)
+        return _rows(regions, side, layer_id, (page,))[token]
 
     def stored_bytes(self, side: Side, layer_id: int) -> Tensor:
         """The bytes of all rows of a layer, scales among them: uint8 `[slots, bytes of a row]`."""
-        region = self._region(_ROW_FIELDS[side][:2], layer_id)
-        if region is None:
+        regions = self._holding(_ROW_FIELDS[side], layer_id)
+        if not regions:
             return self._reader.stored_bytes(side, layer_id)
-        pages = range(region.page_count)
         beside = {"key", "value", "padding"} - {side}
-        fields = [field for field in region.fields if field.name not in beside]
-        parts = sorted(fields, key=lambda field: field.offset)
-        return side_by_side([gather_field(region, field, layer_id, pages) for field in parts])
+        return side_by_side(
+            [
+                gather_field(region, field, layer_id, range(region.page_count))
+                for region in regions
+                for field in sorted(region.fields, key=lambda field: field.offset)
+                if field.name not in beside
+            ]
+        )
 
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Index keys of a layer, uint8 `[slots, bytes of a key]`, and their scales, `[slots]`."""
@@ -134,20 +138,26 @@ class Oracle:
         return DoorReader(self.pool, self.door_form)
 
     def _region(self, names: Sequence[str], layer_id: int) -> BufferRegion | None:
-        for region in self.regions or ():
-            if layer_id in region.layer_ids and any(f.name in names for f in region.fields):
-                return region
-        return None
+        return next(iter(self._holding(names, layer_id)), None)
+
+    def _holding(self, names: Sequence[str], layer_id: int) -> list[BufferRegion]:
+        """Those with such fields of a layer: the parts of a row may lie in regions of their own."""
+        return [
+            region
+            for region in self.regions or ()
+            if layer_id in region.layer_ids and any(f.name in names for f in region.fields)
+        ]
 
 
-def _rows(region: BufferRegion, side: Side, layer_id: int, pages: Iterable[int]) -> Tensor:
-    wanted = [field for field in region.fields if field.name in _ROW_FIELDS[side]]
-    parts = [gather_field(region, field, layer_id, pages) for field in wanted]
-    scale = next(
-        (f for f in region.fields if f.name == "scale" and wanted[0].name == "latent"), None
-    )
+def _rows(
+    regions: Sequence[BufferRegion], side: Side, layer_id: int, pages: Sequence[int]
+) -> Tensor:
+    wanted = [(r, f) for r in regions for f in r.fields if f.name in _ROW_FIELDS[side]]
+    parts = [gather_field(region, field, layer_id, pages) for region, field in wanted]
+    first, field = wanted[0]
+    scale = next((f for f in first.fields if f.name == "scale" and field.name == "latent"), None)
     if scale is not None:
-        scales = gather_field(region, scale, layer_id, pages)
+        scales = gather_field(first, scale, layer_id, pages)
         latent = dequantised(parts[0], scales)
         parts = [latent, *(part.float() for part in parts[1:])]
     rows = parts[0] if len(parts) == 1 else _joined(parts)

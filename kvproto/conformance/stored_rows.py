@@ -25,7 +25,7 @@ def in_meaning(pool: KVPool, side: Side, rows: Tensor) -> Tensor:
     """Stored rows as they are, packed latent ones dequantised to float32."""
     if side == "key" and isinstance(pool, MLALatent):
         width = pool.kv_lora_rank + pool.qk_rope_head_dim
-        if rows.shape[-1] != width:
+        if rows.shape[-1] != width and rows.shape[-1] == pool.kv_cache_dim:
             return _unpacked(rows.view(torch.uint8), pool.kv_lora_rank, width)
     return rows
 

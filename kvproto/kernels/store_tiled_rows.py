@@ -40,7 +40,7 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     units = target.view(-1, tiles.unit)
     given = rows.reshape(loc.shape[0], tiles.row_elements)
     kept = torch.where((loc > 0).unsqueeze(-1), given, torch.zeros_like(given[:1]))
-    units.index_copy_(0, tiles.units(loc.clamp(min=0)), kept.view(-1, tiles.unit))
+    units.index_copy_(0, tiles.units(loc.clamp(min=0)), kept.reshape(-1, tiles.unit))
 
 
 def _check_rows(target: Tensor, n: int, rows: Tensor, tiles: RowTiles) -> None:

@@ -68,7 +68,9 @@ class KVPool(Capability, Protocol):
         """All value rows of a layer: `[..., v_head_dim]`.
 
         On latent pools the first `kv_lora_rank` elements of each key row, as stored: of packed
-        rows those are quantized elements without their scales.
+        rows those are quantized elements without their scales. Where the parts of a row lie in
+        planes of their own (`latent_split` and `latent_split_nz` of `PoolTraits.layout`) the key
+        buffer has the latent parts and this one the rope parts.
 
         :raises ValueError: for a global layer id the pool does not own.
         """

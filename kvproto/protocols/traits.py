@@ -57,7 +57,12 @@ Layout = Literal[
     "page_rows_nvfp4",
     "composite",
 ]
-"""How rows lie in memory: `nhd` `[slots, heads, dim]`, `paged_nhd` `[pages, page, heads, dim]`."""
+"""How rows lie in memory: `nhd` `[slots, heads, dim]`, `paged_nhd` `[pages, page, heads, dim]`.
+
+`latent_split` keeps the two parts of a latent row in planes of their own, each `[pages, page, 1,
+width]`; in `latent_split_nz` a page of either is `[width / c0, page, c0]`, c0 being 32 bytes of
+elements. A packed row lies whole in the first plane, and the second has no width.
+"""
 
 QuantScheme = Literal[
     "none",
@@ -116,7 +121,11 @@ StateIndexSpace = Literal["none", "kv_pages", "swa_pages", "request_slot", "stat
 TransferLayout = Literal[
     "per_layer", "component_groups", "page_envelope", "ratio_groups", "owned_layers"
 ]
-"""How `get_contiguous_buf_infos` orders its regions."""
+"""How `get_contiguous_buf_infos` orders its regions.
+
+`component_groups`: the layers of one kind of row, then those of the next; entries of a group are of
+one item length, groups may differ in it.
+"""
 
 ReadDoor = Literal["alias", "copy", "scratch"]
 """What read doors return: the storage, a fresh dequantised copy, or a buffer soon overwritten."""

@@ -152,6 +152,14 @@ def test_strided_rows_are_stored_like_dense_ones() -> None:
     store_tiled_rows(flat, loc[::2], fused[..., WIDTH:], tiles)
     store_tiled_rows(other, loc[::2].clone(), rows, tiles)
     assert torch.equal(flat, other)
+    # Of a row that is a single tile of heads nothing makes the copy dense but the call itself.
+    blocked = RowTiles(PAGE * WIDTH, ((PAGE, 2),), ((WIDTH // 2, PAGE * 2), (2, 1)))
+    one, turned = torch.zeros(SLOTS * WIDTH), torch.zeros(SLOTS * WIDTH)
+    columns = rows[:, 0].t().contiguous().t()
+    store_tiled_rows(one, loc[::2], rows[:, 0], blocked)
+    store_tiled_rows(turned, loc[::2], columns, blocked)
+    assert torch.equal(one, turned)
+    assert one.any()
 
 
 def test_pages_may_lie_apart_and_past_32_bits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvproto.adapters.npu.mha import NPUMHALeaf
+from kvproto.adapters.npu.mla import NPUMLALeaf
 from kvproto.adapters.npu.platform import NPUPlatform
 from kvproto.protocols import (
     DeclaresRegions,
@@ -12,6 +13,7 @@ from kvproto.protocols import (
     LayerIdReporting,
     LayerOverrideWrite,
     MHARows,
+    MLALatent,
     Movable,
     Platform,
     PrefixValidCommit,
@@ -36,3 +38,15 @@ rows_transferable: type[Transferable] = NPUMHALeaf
 rows_layer_ids: type[LayerIdReporting] = NPUMHALeaf
 rows_regions: type[DeclaresRegions] = NPUMHALeaf
 rows_traits: type[DeclaresTraits] = NPUMHALeaf
+
+latent_leaf: type[KVLeaf] = NPUMLALeaf
+latent_parts: type[MLALatent] = NPUMLALeaf
+latent_override: type[LayerOverrideWrite] = NPUMLALeaf
+latent_commit: type[PrefixValidCommit] = NPUMLALeaf
+latent_movable: type[Movable] = NPUMLALeaf
+latent_host_copyable: type[HostCopyable] = NPUMLALeaf
+latent_resumable: type[Resumable] = NPUMLALeaf
+latent_size: type[SizeReporting] = NPUMLALeaf
+latent_transferable: type[Transferable] = NPUMLALeaf
+latent_layer_ids: type[LayerIdReporting] = NPUMLALeaf
+latent_regions: type[DeclaresRegions] = NPUMLALeaf

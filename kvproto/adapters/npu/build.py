@@ -17,6 +17,8 @@ from kvproto.protocols import (
 )
 
 from .mha import NPUMHALeaf
+from .mla import ORDERS, NPUMLALeaf
+from .planes import misfit
 
 __all__ = ["build_leaf"]
 
@@ -34,7 +36,7 @@ def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
         case MHALeafRequest():
             return _mha(request)
         case MLALeafRequest():
-            return Declined("latent rows are not built yet")
+            return _mla(request)
         case DSALeafRequest():
             return Declined("latent rows with index keys are not built yet")
         case SparseIndexLeafRequest():
@@ -49,6 +51,22 @@ def _mha(request: MHALeafRequest) -> KVLeaf | Declined:
             return maybe_validate(NPUMHALeaf(**keywords))
         case _:
             return _declined("MHA", request, "'nhd' or 'paged_nhd' with 'none' or 'fp8_scaled'")
+
+
+def _mla(request: MLALeafRequest) -> KVLeaf | Declined:
+    match request:
+        case MLALeafRequest(page_shards=shards) if shards is not None:
+            return Declined(f"no leaf of one of {shards.shard_size} ranks' pages")
+        case MLALeafRequest(
+            layout="latent_split" | "latent_split_nz" as layout, quant_scheme="none" | "fp8_scaled"
+        ):
+            widths = request.kv_lora_rank, request.qk_rope_head_dim
+            if reason := misfit(ORDERS[layout], widths, request.dtype.itemsize):
+                return Declined(reason)
+            return maybe_validate(NPUMLALeaf(**request.keywords(), kv_cache_layout=layout))
+        case _:
+            built = "'latent_split' or 'latent_split_nz' with 'none' or 'fp8_scaled'"
+            return _declined("MLA", request, built)
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

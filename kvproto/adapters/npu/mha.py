@@ -150,7 +150,7 @@ class NPUMHALeaf(PlaneLeaf):
         v_rows = self._rows(cache_v, loc, self.v_head_dim, "cache_v")
         keys = Rows(self._key_layers[local], k_rows, k_scale)
         values = Rows(self._value_layers[local], v_rows, v_scale)
-        store_pair(loc, keys, values, self.dtype, "nd")
+        store_pair(loc, keys, values, self.dtype)
 
     def set_kv_buffer_prefix_valid(
         self,

@@ -37,11 +37,11 @@ class Rows(NamedTuple):
     scale: Scale = None
 
 
-def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype, order: Order) -> None:
+def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype) -> None:
     """Put the rows of two planes at the same `[n]` locations; those of 0 and below are dropped.
 
-    `dtype` is what both planes mean; fp8 divides by the scale, saturates and is stored as its
-    bytes. The rows are not modified.
+    `dtype` is what both planes mean, which lie in the same order; fp8 divides by the scale,
+    saturates and is stored as its bytes. The rows are not modified.
 
     :raises IndexError: in host memory, for a location past the last row; nothing is written.
     """
@@ -49,34 +49,44 @@ def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype, order:
         k, v = (Given(rows.layer.store, rows.given, rows.scale) for rows in (keys, values))
         store_both(loc, k, v, dtype)
         return
-    check_locations(loc, 0)
-    if not loc.shape[0]:
-        return
-    k_rows, v_rows = (_signed(to_stored(r.given, dtype, r.scale)) for r in (keys, values))
-    k_cache, v_cache = (_signed(rows.layer.cache) for rows in (keys, values))
-    if k_rows.dtype in _BY_SLOT:
-        slots = torch.where(loc > 0, loc, -1).to(torch.int32)
-        torch.ops.npu.npu_scatter_pa_kv_cache(
-            k_rows.contiguous(),
-            v_rows.contiguous(),
-            k_cache,
-            v_cache,
-            slots,
-            cache_mode=_CACHE_MODE[order],
-        )
+    k_rows, v_rows = (to_stored(rows.given, dtype, rows.scale) for rows in (keys, values))
+    if _signed(k_rows).dtype in _BY_SLOT:
+        _scatter(loc, (keys.layer, k_rows), (values.layer, v_rows))
     else:
-        _update(k_cache, loc, k_rows)
-        _update(v_cache, loc, v_rows)
+        store_rows(loc, keys.layer, k_rows)
+        store_rows(loc, values.layer, v_rows)
 
 
 def store_rows(loc: Tensor, layer: PlaneLayer, rows: Tensor) -> None:
-    """Put rows of a plane in `nd` order at `[n]` locations, as they are stored; as `store_pair`."""
-    if not _on_device(layer):
+    """Put rows of a plane, as they are stored, at `[n]` locations; otherwise as `store_pair`.
+
+    Rows in NZ order that come alone, or are of float32, go by torch's operations on a device too.
+    """
+    if not _on_device(layer) or layer.order == "nz":
         layer.store.store(loc, rows)
         return
     check_locations(loc, 0)
     if loc.shape[0]:
-        _update(_signed(layer.cache), loc, _signed(rows))
+        _update(layer.cache, loc, rows)
+
+
+def _scatter(
+    loc: Tensor, keys: tuple[PlaneLayer, Tensor], values: tuple[PlaneLayer, Tensor]
+) -> None:
+    """Rows of two planes by one operator, which skips slots below 0."""
+    check_locations(loc, 0)
+    if not loc.shape[0]:
+        return
+    k_rows, v_rows = (_signed(rows).contiguous() for _, rows in (keys, values))
+    k_cache, v_cache = (_signed(layer.cache) for layer, _ in (keys, values))
+    torch.ops.npu.npu_scatter_pa_kv_cache(
+        k_rows,
+        v_rows,
+        k_cache,
+        v_cache,
+        torch.where(loc > 0, loc, -1).to(torch.int32),
+        cache_mode=_CACHE_MODE[keys[0].order],
+    )
 
 
 def _update(cache: Tensor, loc: Tensor, rows: Tensor) -> None:
@@ -84,7 +94,9 @@ def _update(cache: Tensor, loc: Tensor, rows: Tensor) -> None:
     heads, width = cache.shape[-2:]
     kept = torch.where((loc > 0).view(-1, 1, 1), rows, torch.zeros_like(rows[:1]))
     torch.ops.npu.npu_scatter_nd_update_(
-        cache.view(-1, heads, width), loc.clamp(min=0).view(-1, 1), kept.contiguous()
+        _signed(cache).view(-1, heads, width),
+        loc.clamp(min=0).view(-1, 1),
+        _signed(kept.contiguous()),
     )
 
 

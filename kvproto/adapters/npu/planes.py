@@ -73,6 +73,7 @@ class PlaneLayer(NamedTuple):
 
     store: RowStore
     cache: Tensor
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class Plane:
 
     def slots(self) -> list[Tensor]:
         """A view of each layer of `nd` rows: `[pages * page, heads, width]`."""
-        heads, width = self.shape.heads, self.shape.width
-        return [layer.view(-1, heads, width) for layer in self.layers()]
+        rows = self.shape.pages * self.shape.page_size, self.shape.heads, self.shape.width
+        return [layer.view(rows) for layer in self.layers()]
 
     def by_layer(self) -> list[PlaneLayer]:
         """The layers, with the way to their rows."""
@@ -107,7 +108,8 @@ class Plane:
         else:
             tiles = self.shape.tiles(self.dtype.itemsize)
             stores = [TiledRows(layer, tiles) for layer in self.layers()]
-        return [PlaneLayer(*each) for each in zip(stores, self.layers(), strict=True)]
+        order, caches = self.shape.order, self.layers()
+        return [PlaneLayer(*each, order) for each in zip(stores, caches, strict=True)]
 
     def region(self, name: FieldName, layer_ids: tuple[int, ...]) -> BufferRegion:
         """Where the rows of all layers are; `layer_ids` are theirs, in order.

@@ -89,9 +89,9 @@ def _erase(regions: tuple[BufferRegion, ...]) -> None:
 
 
 def _shown(bench: KVBench, layer_id: int) -> list[Tensor]:
-    """What the read doors show of a layer, a row a slot: not the regions, which are on trial."""
+    """What the read doors show of a layer, by slot: not the regions, which are on trial."""
     doors = DoorReader(bench.pool, bench.door_form)
-    shown = [doors.rows(side, layer_id).float() for side in bench.sides]
+    shown = [doors.stored_bytes(side, layer_id) for side in bench.shown_sides]
     if isinstance(bench, LatentBench) and layer_id in bench.index_layers and bench.index_head_dim:
         keys, scales = doors.index(layer_id)
         shown += [keys, scales.unsqueeze(1)]

@@ -101,7 +101,7 @@ def read_doors(bench: KVBench) -> None:
         if not same or single.shape != of_pair.shape:
             raise LawBroken("get_kv_buffer", expected=f"the tensor of {name}", got="another one")
         form = bench.door_form(side, layer_id)
-        if form is None or side not in bench.sides:
+        if form is None or side not in bench.shown_sides:
             continue
         call = f"{name}({layer_id})"
         shown = form.by_slot(call, single)

@@ -42,6 +42,8 @@ def rows(bench: KVBench) -> None:
         for slot in (1, bench.slots - 1):
             for side, row in values.items():
                 _poke_row(bench, side, layer_id, slot, row)
+            for side in bench.shown_sides:
+                row = bench.shown_row(side, values)
                 read = bench.pool.get_key_buffer if side == "key" else bench.pool.get_value_buffer
                 call = f"bytes put where the regions have {side} row {slot} of layer {layer_id}"
                 form = bench.door_form(side, layer_id)
@@ -132,14 +134,15 @@ def index(bench: LatentBench) -> None:
 
 
 def _poke_row(bench: KVBench, side: Side, layer_id: int, slot: int, row: Tensor) -> None:
-    latent = isinstance(bench, LatentBench)
-    region = _region(bench, "latent" if latent else side, layer_id)
-    page, token = divmod(slot, region.page_size)
     if isinstance(bench, LatentBench):
         for name, part in zip(("latent", "rope"), bench.split(row[0]), strict=True):
             for i in range(part.shape[0]):
+                region = _region(bench, name, layer_id)
+                page, token = divmod(slot, region.page_size)
                 poke(region.address(layer_id, page, token, i, field=name), _raw(part[i]))
         return
+    region = _region(bench, side, layer_id)
+    page, token = divmod(slot, region.page_size)
     for head in range(row.shape[0]):
         for i in range(row.shape[1]):
             poke(region.address(layer_id, page, token, head, i, field=side), _raw(row[head, i]))

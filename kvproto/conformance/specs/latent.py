@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import torch
 
-from kvproto.protocols import DSALeafRequest, MLALeafRequest
+from kvproto.protocols import DSALeafRequest, Layout, MLALeafRequest
 
 from .spec import Spec
 
 __all__ = ["LATENT_SPECS"]
 
 
-def _mla(name: str, page_size: int, layers: range, dtype: torch.dtype, pages: int = 6) -> Spec:
+def _mla(
+    name: str,
+    page_size: int,
+    layers: range,
+    dtype: torch.dtype,
+    pages: int = 6,
+    *,
+    layout: Layout = "latent_rows",
+    widths: tuple[int, int] = (16, 8),
+) -> Spec:
     request = MLALeafRequest(
         size=pages * page_size,
         page_size=page_size,
         dtype=dtype,
         quant_scheme="fp8_scaled" if dtype.itemsize == 1 else "none",
-        kv_lora_rank=16,
-        qk_rope_head_dim=8,
+        kv_lora_rank=widths[0],
+        qk_rope_head_dim=widths[1],
         layer_num=len(layers),
         start_layer=layers.start,
         device="cpu",
+        layout=layout,
     )
     return Spec(f"mla-{name}", request)
+
+
+def _split(
+    name: str,
+    page_size: int,
+    layers: range,
+    dtype: torch.dtype,
+    *,
+    widths: tuple[int, int] = (16, 8),
+    nz: bool = False,
+    pages: int = 2,
+) -> Spec:
+    layout: Layout = "latent_split_nz" if nz else "latent_split"
+    called = f"{'split-nz' if nz else 'split'}-{name}"
+    return _mla(called, page_size, layers, dtype, pages, layout=layout, widths=widths)
 
 
 def _dsa(
@@ -65,6 +90,14 @@ LATENT_SPECS: tuple[Spec, ...] = (
     _mla("fp8-e4m3fnuz-page16", 16, range(2), torch.float8_e4m3fnuz),
     _mla("fp8-e4m3fn-page128-stage", 128, range(6, 8), torch.float8_e4m3fn, pages=2),
     _mla("fp8-e5m2-page256", 256, range(3, 4), torch.float8_e5m2, pages=2),
+    _split("bf16-page1", 1, range(2), torch.bfloat16, pages=9),
+    _split("bf16-page128-stage", 128, range(6, 9), torch.bfloat16, widths=(32, 16)),
+    _split("fp8-e4m3fn-page16", 16, range(1, 3), torch.float8_e4m3fn),
+    _split("fp16-page64-no-rope", 64, range(3, 4), torch.float16, widths=(16, 0)),
+    _split("no-layers", 64, range(4, 4), torch.bfloat16),
+    _split("bf16-page128-stage", 128, range(6, 9), torch.bfloat16, widths=(32, 16), nz=True),
+    _split("fp8-e4m3fn-page16", 16, range(1, 3), torch.float8_e4m3fn, widths=(64, 32), nz=True),
+    _split("fp32-page4", 4, range(2), torch.float32, nz=True),
     _dsa("bf16-page128", 128, range(2, 4)),
     _dsa("packed-page256-stage", 256, range(1, 2), widths=(128, 8, 16), packed=True),
     _dsa("bf16-page64-stage", 64, range(8, 10), widths=(32, 8, 128)),
