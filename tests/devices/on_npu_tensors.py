@@ -152,6 +152,8 @@ READS: list[Callable[[Tensor], Tensor]] = [
     lambda x: x[x > 4],
     lambda x: torch.ops.aten._unique2(x)[0],
     lambda x: x.cumsum(1).flip(0),
+    lambda x: x // 4 + x % 3,
+    lambda x: x // torch.tensor(4) + (2 - x).pow(2),
     lambda x: torch.cat([x, x[:, :1]], dim=1),
     lambda x: torch.stack(x.tensor_split([1], dim=1)[1].unbind(0)),
     lambda x: x.float().view(torch.int32) >> 3,

@@ -95,7 +95,9 @@ inline void refuse_mixed(const c10::OperatorHandle& op, const Hosted& hosted,
   const auto& name = op.schema().name();
   const bool puts = name == "aten::_index_put_impl_" || name == "aten::index_put_";
   if ((puts || name == "aten::index") && argument.name() == "indices") return;
-  const bool scalars = op.hasTag(at::Tag::pointwise) || puts;
+  // torch tags floor_divide no more; a wrapped number is a number of Python's.
+  const bool scalars = op.hasTag(at::Tag::pointwise) || puts || name == "aten::floor_divide" ||
+      tensor.unsafeGetTensorImpl()->is_wrapped_number();
   if (tensor.dim() == 0 && scalars) return;
   TORCH_CHECK(
       false, "Expected all tensors to be on the same device, but found at least two devices, ",
