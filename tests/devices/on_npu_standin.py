@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,15 @@ def test_what_it_is() -> None:
     assert torch_npu._npu_reshape_and_cache is torch.ops.atb._npu_reshape_and_cache
     with pytest.raises(AttributeError, match="the stand-in for torch_npu has no 'npu_rms_norm'"):
         _ = torch_npu.npu_rms_norm
+
+
+def test_operators_have_the_schemas_of_the_data() -> None:
+    lines = (Path(torch_npu.__file__).parent / "schemas.txt").read_text().splitlines()
+    expected = {torch._C.parse_schema(line) for line in lines if not line.startswith("#")}
+
+    found = {getattr(torch_npu, schema.name.partition("::")[2]).default for schema in expected}
+
+    assert {str(operator._schema) for operator in found} == {str(schema) for schema in expected}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8])
