@@ -30,7 +30,8 @@ def alloc_extend(
         from .triton.launch import run
 
         out = new_pages.new_empty(extend_num_tokens)
-        run(plan_alloc_extend(prefix_lens, seq_lens, last_loc, new_pages, page_size, out))
+        for launch in plan_alloc_extend(prefix_lens, seq_lens, last_loc, new_pages, page_size, out):
+            run(launch)
         return out
     prefix_lens, seq_lens = prefix_lens.to(torch.int64), seq_lens.to(torch.int64)
     old_pages = (prefix_lens + (page_size - 1)) // page_size

@@ -24,7 +24,7 @@ def alloc_extend_pair(
     """What `alloc_extend` gives for `new_pages`; `peers[slot]` is the same for `peer_pages`.
 
     `peers` is a table as in `peer_table`, dense. What continues on a page whose last token has no
-    peer has none. A Triton kernel does it in one launch.
+    peer has none. Triton kernels do it in two launches.
 
     :raises ValueError: in a kernel, for a table that is not dense, or another number of
         `peer_pages` than `new_pages`; nothing is written.
@@ -35,7 +35,8 @@ def alloc_extend_pair(
 
         out = new_pages.new_empty(extend_num_tokens)
         lens = prefix_lens, seq_lens, last_loc
-        run(plan_alloc_extend_pair(*lens, new_pages, peer_pages, peers, page_size, out))
+        for launch in plan_alloc_extend_pair(*lens, new_pages, peer_pages, peers, page_size, out):
+            run(launch)
         return out
     last = last_peers(peers, last_loc, page_size)
     counts = page_size, extend_num_tokens

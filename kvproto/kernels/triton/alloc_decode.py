@@ -14,7 +14,7 @@ from .launch import Launch, the_device
 __all__ = ["alloc_decode_kernel", "plan_alloc_decode", "plan_alloc_decode_pair"]
 
 _REQUESTS = 1024
-"""Of a program: nearly always all that there are, and kernels do not follow how many."""
+"""Read at a time: nearly always all that there are, and kernels do not follow how many."""
 
 
 @triton.jit
@@ -38,32 +38,30 @@ def alloc_decode_kernel(
     PAGE: tl.constexpr,
     REQUESTS: tl.constexpr,
 ):
-    """A program has `REQUESTS` of them, and counts what those before it need.
+    """One program has all requests, `REQUESTS` at a time: each needs to know of those before it.
 
     With `peers`, a table of so many locations, each slot is given a peer, as in `alloc_extend`.
     What begins a page after the last new one is the reserved slot: never `last + 1`, which is
     somebody else's.
     """
-    first = tl.program_id(0).to(tl.int64) * REQUESTS
-    place = tl.arange(0, REQUESTS)
-    before = tl.zeros([REQUESTS], tl.int32)
-    for start in range(0, first, REQUESTS):
-        before += _begins(seq_lens, start + place, n, PAGE).to(tl.int32)
-    request = first + place
-    begins = _begins(seq_lens, request, n, PAGE)
-    page = tl.sum(before) + tl.cumsum(begins.to(tl.int32)) - 1
-    is_new = begins & (page < n_pages)
-    beside = (request < n) & (~begins)
-    last = tl.load(last_loc + request, mask=beside, other=0).to(tl.int64)
-    fresh = tl.load(new_pages + page, mask=is_new, other=0)
-    slot = tl.where(begins, fresh * PAGE, last + 1)
-    tl.store(out + request, slot, mask=request < n)
-    if peers is not None:
-        has_peer = beside & (last > 0) & (last < locations)
-        peer = tl.load(peers + last, mask=has_peer, other=0)
-        fresh = tl.load(peer_pages + page, mask=is_new, other=0)
-        peer = tl.where(begins, fresh * PAGE, tl.where(peer > 0, peer + 1, 0))
-        tl.store(peers + slot, peer, mask=(request < n) & (slot > 0) & (slot < locations))
+    before = tl.full([], 0, tl.int64)
+    for start in range(0, n, REQUESTS):
+        request = start + tl.arange(0, REQUESTS).to(tl.int64)
+        begins = _begins(seq_lens, request, n, PAGE)
+        page = before + tl.cumsum(begins.to(tl.int32)) - 1
+        before += tl.sum(begins.to(tl.int32))
+        is_new = begins & (page < n_pages)
+        beside = (request < n) & (~begins)
+        last = tl.load(last_loc + request, mask=beside, other=0).to(tl.int64)
+        fresh = tl.load(new_pages + page, mask=is_new, other=0)
+        slot = tl.where(begins, fresh * PAGE, last + 1)
+        tl.store(out + request, slot, mask=request < n)
+        if peers is not None:
+            has_peer = beside & (last > 0) & (last < locations)
+            peer = tl.load(peers + last, mask=has_peer, other=0)
+            fresh = tl.load(peer_pages + page, mask=is_new, other=0)
+            peer = tl.where(begins, fresh * PAGE, tl.where(peer > 0, peer + 1, 0))
+            tl.store(peers + slot, peer, mask=(request < n) & (slot > 0) & (slot < locations))
 
 
 def plan_alloc_decode(
@@ -102,7 +100,7 @@ def _plan(
     given += [each for each in (peer_pages, peers) if each is not None]
     return Launch(
         kernel=alloc_decode_kernel,
-        grid=(triton.cdiv(n, _REQUESTS),),
+        grid=(1 if n else 0,),
         arguments={
             "seq_lens": seq_lens,
             "last_loc": last_loc,
@@ -116,4 +114,5 @@ def _plan(
         },
         constants={"PAGE": page_size, "REQUESTS": _REQUESTS},
         device=the_device("alloc_decode", given),
+        threads=_REQUESTS // 4,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -11,30 +12,47 @@ from torch import Tensor
 from .given_pages import dense_pages
 from .launch import Launch, next_power_of_2, the_device
 
-__all__ = ["alloc_extend_kernel", "lens_before", "plan_alloc_extend", "plan_alloc_extend_pair"]
+__all__ = [
+    "alloc_extend_kernel",
+    "lens_before_kernel",
+    "plan_alloc_extend",
+    "plan_alloc_extend_pair",
+]
 
 _TILE = 1024
 """Slots of both spaces, or of the one, that a program has in registers at a time."""
 
-_REQUESTS = 128
-"""Whose lengths a program reads at a time, however many there are: kernels do not follow that."""
+_REQUESTS = 1024
+"""Whose lengths are read at a time, however many there are: kernels do not follow that."""
 
 _PROGRAMS = 512
 """Enough for any GPU: what a batch of fewer requests is split into."""
 
 
-@triton.jit
-def lens_before(prefix_lens, seq_lens, request, PAGE: tl.constexpr, REQUESTS: tl.constexpr):
-    """Tokens and new pages of the requests before this one, int64."""
-    tokens = tl.zeros([REQUESTS], tl.int64)
-    pages = tl.zeros([REQUESTS], tl.int64)
-    for start in range(0, request, REQUESTS):
-        other = start + tl.arange(0, REQUESTS)
-        prefix = tl.load(prefix_lens + other, mask=other < request, other=0).to(tl.int64)
-        seq = tl.load(seq_lens + other, mask=other < request, other=0).to(tl.int64)
-        tokens += seq - prefix
-        pages += (seq + (PAGE - 1)) // PAGE - (prefix + (PAGE - 1)) // PAGE
-    return tl.sum(tokens), tl.sum(pages)
+@triton.jit(do_not_specialize=["n"])
+def lens_before_kernel(
+    prefix_lens,
+    seq_lens,
+    n,
+    before,
+    PAGE: tl.constexpr,
+    REQUESTS: tl.constexpr,
+):
+    """One program: `before` `[2, n]` has the tokens and the new pages of all earlier requests."""
+    tokens_before = tl.full([], 0, tl.int64)
+    pages_before = tl.full([], 0, tl.int64)
+    for start in range(0, n, REQUESTS):
+        request = start + tl.arange(0, REQUESTS).to(tl.int64)
+        prefix = tl.load(prefix_lens + request, mask=request < n, other=0).to(tl.int64)
+        seq = tl.load(seq_lens + request, mask=request < n, other=0).to(tl.int64)
+        tokens = seq - prefix
+        pages = (seq + (PAGE - 1)) // PAGE - (prefix + (PAGE - 1)) // PAGE
+        tokens_to = tokens_before + tl.cumsum(tokens) - tokens
+        pages_to = pages_before + tl.cumsum(pages) - pages
+        tl.store(before + request, tokens_to, mask=request < n)
+        tl.store(before + n + request, pages_to, mask=request < n)
+        tokens_before += tl.sum(tokens)
+        pages_before += tl.sum(pages)
 
 
 @triton.jit(do_not_specialize=["n_pages", "n_slots", "locations"])
@@ -42,6 +60,7 @@ def alloc_extend_kernel(
     prefix_lens,
     seq_lens,
     last_loc,
+    before,
     new_pages,
     n_pages,
     out,
@@ -52,18 +71,19 @@ def alloc_extend_kernel(
     PAGE: tl.constexpr,
     COLUMNS: tl.constexpr,
     PAGES: tl.constexpr,
-    REQUESTS: tl.constexpr,
 ):
     """Programs `(i, ..)` have every so many tiles of the pages that request `i` extends over.
 
     Its last page is continued; of the others, page after page is the next new one. With
     `peers`, a table of so many locations, each new slot is given a peer in it, in the same
     place on a page of `peer_pages` or beside the peer of `last_loc`; none where that has none.
+    `before` is what `lens_before_kernel` left.
     """
     request = tl.program_id(0)
     prefix = tl.load(prefix_lens + request).to(tl.int64)
     seq = tl.load(seq_lens + request).to(tl.int64)
-    tokens, pages = lens_before(prefix_lens, seq_lens, request, PAGE, REQUESTS)
+    tokens = tl.load(before + request)
+    pages = tl.load(before + tl.num_programs(0) + request)
     first = prefix // PAGE
     inside = prefix - first * PAGE
     is_continued = (inside > 0) & (prefix < seq)
@@ -101,7 +121,7 @@ def plan_alloc_extend(
     new_pages: Tensor,
     page_size: int,
     out: Tensor,
-) -> Launch:
+) -> tuple[Launch, Launch]:
     """What `alloc_extend` returns, into `out`, `[extend_num_tokens]` int64.
 
     What exceeds `new_pages` or `out`, where lengths on the device are not those that were
@@ -119,7 +139,7 @@ def plan_alloc_extend_pair(
     peers: Tensor,
     page_size: int,
     out: Tensor,
-) -> Launch:
+) -> tuple[Launch, Launch]:
     """What `alloc_extend_pair` returns, into `out`; `peers` is a dense `[locations]` int64."""
     lens = prefix_lens, seq_lens, last_loc
     return _plan(lens, new_pages, page_size, out, peer_pages, peers)
@@ -132,7 +152,7 @@ def _plan(
     out: Tensor,
     peer_pages: Tensor | None,
     peers: Tensor | None,
-) -> Launch:
+) -> tuple[Launch, Launch]:
     new_pages, peer_pages = dense_pages("alloc_extend", new_pages, peer_pages, peers)
     prefix_lens, seq_lens, last_loc = (each.contiguous() for each in lens)
     requests, tokens = prefix_lens.shape[0], out.shape[0]
@@ -142,13 +162,28 @@ def _plan(
     split = max(1, min(tokens // (pages * page_size), _PROGRAMS // max(1, requests)))
     given: list[Any] = [prefix_lens, seq_lens, last_loc, new_pages, out]
     given += [each for each in (peer_pages, peers) if each is not None]
-    return Launch(
+    before = torch.empty((2, requests), dtype=torch.int64, device=out.device)
+    summed = Launch(
+        kernel=lens_before_kernel,
+        grid=(1 if tokens else 0,),
+        arguments={
+            "prefix_lens": prefix_lens,
+            "seq_lens": seq_lens,
+            "n": requests,
+            "before": before,
+        },
+        constants={"PAGE": page_size, "REQUESTS": _REQUESTS},
+        device=the_device("alloc_extend", given),
+        threads=_REQUESTS // 4,
+    )
+    return summed, Launch(
         kernel=alloc_extend_kernel,
         grid=(requests if tokens else 0, split),
         arguments={
             "prefix_lens": prefix_lens,
             "seq_lens": seq_lens,
             "last_loc": last_loc,
+            "before": before,
             "new_pages": new_pages,
             "n_pages": new_pages.shape[0],
             "out": out,
@@ -157,11 +192,6 @@ def _plan(
             "peers": peers,
             "locations": 0 if peers is None else peers.shape[0],
         },
-        constants={
-            "PAGE": page_size,
-            "COLUMNS": columns,
-            "PAGES": pages,
-            "REQUESTS": _REQUESTS,
-        },
-        device=the_device("alloc_extend", given),
+        constants={"PAGE": page_size, "COLUMNS": columns, "PAGES": pages},
+        device=summed.device,
     )

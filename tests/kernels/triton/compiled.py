@@ -38,6 +38,8 @@ _SLOTS = 1 << 21
 class Job(NamedTuple):
     """A launch that is compiled; the first case of those that it is the same for names it.
 
+    `number` tells apart what a case launches one after the other.
+
     `allowed` are the bytes of the widest load and store that the memory of its rows allows, which
     the launch has no part in; None for a kernel that copies no rows.
     """
@@ -47,11 +49,13 @@ class Job(NamedTuple):
     tokens: int
     launch: Launch
     allowed: tuple[int, int] | None
+    number: int = 1
 
     @property
     def name(self) -> str:
         """What it is found by in the results."""
-        return f"{self.operation}: {self.shape}, {self.tokens} tokens"
+        several = "" if self.number == 1 else f", launch {self.number}"
+        return f"{self.operation}: {self.shape}, {self.tokens} tokens{several}"
 
     @property
     def digest(self) -> str:
@@ -67,8 +71,8 @@ def jobs() -> list[Job]:
         for tokens in case.tokens:
             inputs = case.inputs(Place("meta", tokens, _SLOTS))
             allowed = case.rows(*inputs).widest if case.rows else None
-            for launch in case.plan(*inputs):
-                job = Job(case.operation, case.shape, tokens, launch, allowed)
+            for number, launch in enumerate(case.plan(*inputs), 1):
+                job = Job(case.operation, case.shape, tokens, launch, allowed, number)
                 found.setdefault((case.operation, job.digest), job)
     return list(found.values())
 

@@ -28,12 +28,8 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
 - Interpreted, every kernel gives, byte for byte, what its torch twin gives, with the tiles of small
   batches and of large ones, and on 12 tokens reads and writes no more bytes than the operation has
   to move, times the factor that its case in `benchmarks/kernel_cases/` states
-  (`tests/kernels/triton/interpreted/`). Kernels that lend slots do not keep to their factors in
-  larger batches. Slots for a prefill, `alloc_extend` and `alloc_extend_pair`: each program also
-  reads 16 bytes for every request before its own, which grows as the square of the requests. It is
-  asserted at 64; of 1024 requests with pages of 16 all bytes are 54 times those that have to move.
-  Slots for a decode: each program reads again the lengths of all requests of the blocks of 1024
-  before its own.
+  (`tests/kernels/triton/interpreted/`). What kernels that lend slots touch grows as the number of
+  requests does.
 - Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
   a register, every kernel reads and writes 16 bytes at once where the strides, addresses and
   extents of its tensors allow that, and as many as they allow elsewhere; no address comes from a

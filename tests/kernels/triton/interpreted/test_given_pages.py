@@ -14,6 +14,8 @@ from kvproto.kernels import (
     paged_locations,
     peer_locations,
 )
+from kvproto.kernels.triton.alloc_extend import plan_alloc_extend
+from kvproto.kernels.triton.launch import run
 
 pytestmark = pytest.mark.usefixtures("served_on_cpu")
 EVERY_SECOND = torch.arange(1, 9)[::2]
@@ -42,6 +44,22 @@ def test_pages_of_any_strides_are_paired() -> None:
         0 * ONES[:2], 2 * ONES[:2], NONE[:2], EVERY_SECOND[:2], other[:2], peers, 2, 4
     )
     assert peers[:8].tolist() == [0, 0, 22, 23, 0, 0, 26, 27]
+
+
+def test_more_requests_than_are_read_at_a_time_are_counted() -> None:
+    """What earlier ones need is carried on, in prefills and in decodes."""
+    n, page_size, dice = 2500, 16, torch.Generator().manual_seed(0)
+    prefix = torch.randint(0, 90, (n,), generator=dice)
+    seq = prefix + torch.randint(0, 90, (n,), generator=dice)
+    empty = torch.empty(int((seq - prefix).sum()), dtype=torch.int64)
+    summed, _ = plan_alloc_extend(prefix, seq, -ONES.repeat(n), empty, page_size, empty)
+    run(summed)
+    needed = torch.stack((seq - prefix, -(-seq // page_size) + (-prefix // page_size)))
+    assert torch.equal(summed.arguments["before"], needed.cumsum(1) - needed)
+    pages = torch.arange(1, n + 1)
+    expected = torch.where(seq % page_size == 1, 0, prefix + 1)
+    expected[seq % page_size == 1] = page_size * pages[: int((seq % page_size == 1).sum())]
+    assert torch.equal(alloc_decode(seq, prefix, pages, page_size), expected)
 
 
 def test_tables_of_any_strides_are_read() -> None:
