@@ -75,14 +75,17 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "--platform",
         metavar="NAME",
-        help="hold whole models on a platform to the laws instead: the name of an entry point of "
-        "kvproto.platforms, or module:attribute",
+        help="hold a platform to the laws instead, its leaves and allocators and then whole models "
+        "built with them, in host memory: the name of an entry point of kvproto.platforms or "
+        "kvproto.on_cpu, or module:attribute",
     )
     check.add_argument("--law", metavar="ID", help="only this law or family", action="append")
     check.add_argument(
         "--capability", metavar="NAME", help="only laws of this one", action="append"
     )
-    check.add_argument("--spec", metavar="NAME", help="only this geometry", action="append")
+    check.add_argument(
+        "--spec", metavar="NAME", help="only this geometry, or deployment", action="append"
+    )
     check.add_argument("--claim", metavar="NAME", help="they have this one", action="append")
     check.add_argument(
         "--cannot", metavar="NAME=REASON", help="the pools lack this one", action="append"

@@ -6,9 +6,10 @@ from kvproto._bad_input import BadInput
 
 from .bench import Bench
 from .broken import LawBroken
-from .check import LAWS_VERSION, check_pool
+from .check import check_pool
 from .check_platform import check_platform
 from .factory import Factory, load_factory
+from .found import LAWS_VERSION
 from .law import LAWS, Law, law
 from .report import Finding, LawResult, Report, Subject
 from .row_access import RowAccess, RowPart

@@ -11,10 +11,9 @@ from kvproto.protocols import Declined, KVPool, supports
 
 from . import laws as _registered
 from .capabilities import capability_named, verdicts
-from .declarations import declaration_results
-from .expectations import apply_expectations, claims_of, expected_failures
 from .factory import Factory, build
 from .fallback import TWINS
+from .found import LAWS_VERSION, Found, Terms, name_of, report_of
 from .isolated import Isolation
 from .law import LAWS, Law, laws_named
 from .over_leaves import COMPOSITES, binds_over_leaves, leaf_name, over_leaves
@@ -23,10 +22,7 @@ from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
-__all__ = ["LAWS_VERSION", "aged", "check_pool", "name_of", "pinned_version"]
-
-LAWS_VERSION = "1.0"
-"""The newest version of the laws; what a vendor pins unless it says otherwise."""
+__all__ = ["check_pool", "examined", "laws_chosen"]
 
 
 def check_pool(
@@ -59,43 +55,47 @@ def check_pool(
     :raises BadInput: for a name that does not exist, an expectation that cannot be met, and
         when nothing can be had from the factory, or nothing on the CPU.
     """
-    said, known = claims_of(claims, cannot), expected_failures(expected)
-    pinned = pinned_version(laws_version)
-    named = list(LAWS.values()) if laws is None else laws_named(list(laws))
-    chosen = _narrowed(named, capabilities)
+    terms = Terms.of(claims, cannot, expected, laws_version)
+    chosen = laws_chosen(laws, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
-    built, declined = _ask(factory, asked, any(map(binds_over_leaves, chosen)))
+    found = examined(factory, asked, chosen, How(seed, isolate), row_access, progress)
+    if not found.subjects:
+        raise BadInput(f"the factory declined every request, so no law ran: {found.reasons}")
+    target = target or name_of(factory)
+    return report_of(found, chosen, terms, target=target, seed=seed, row_access=row_access)
+
+
+def laws_chosen(laws: Sequence[str] | None, capabilities: Sequence[str] | None) -> list[Law]:
+    """The laws of these ids, families and capabilities; None is all.
+
+    :raises BadInput: for a name that does not exist.
+    """
+    named = list(LAWS.values()) if laws is None else laws_named(list(laws))
+    return _narrowed(named, capabilities)
+
+
+def examined(
+    factory: Factory,
+    specs: Iterable[Spec],
+    laws: Sequence[Law],
+    how: How,
+    row_access: RowAccess | None,
+    progress: Progress,
+) -> Found:
+    """What laws about pools find on what the factory builds; nothing where it declines all.
+
+    :raises BadInput: when the factory gives what is no pool, or one that is not on the CPU.
+    """
+    built, declined = _ask(factory, specs, any(map(binds_over_leaves, laws)))
     built = [replace(each, row_access=row_access) for each in built]
     subjects = _subjects(built)
-    results = run_laws(built, chosen, How(seed, isolate), progress)
-    results += declaration_results(chosen, [s for s in subjects if not s.over], said, seed)
-    results = apply_expectations([aged(r, pinned) for r in results], known)
-    return Report(
-        target=target or name_of(factory),
-        laws_version=laws_version,
-        subjects=tuple(_seen(subject, results) for subject in subjects),
-        results=tuple(results),
-        declined=tuple(declined),
-        row_access="" if row_access is None else name_of(type(row_access)),
+    results = run_laws(built, laws, how, progress)
+    return Found(
+        [_seen(subject, results) for subject in subjects],
+        results,
+        declined,
+        [subject for subject in subjects if not subject.over],
     )
-
-
-def pinned_version(version: str) -> tuple[int, ...]:
-    """A version of the laws as numbers.
-
-    :raises BadInput: for what is none.
-    """
-    try:
-        return tuple(int(part) for part in version.split("."))
-    except ValueError:
-        raise BadInput(f"laws version '{version}': write it like {LAWS_VERSION}") from None
-
-
-def aged(result: LawResult, pinned: tuple[int, ...]) -> LawResult:
-    """The result, a failure of a law newer than that as an advice."""
-    if result.status == "failed" and result.rule.version > pinned:
-        return replace(result, status="advisory", note=f"new in {result.rule.since}")
-    return result
 
 
 def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law]:
@@ -129,9 +129,6 @@ def _ask(
         else:
             _require_cpu(answer, spec)
             built.append(Built(spec, answer, factory))
-    if not built:
-        reasons = "; ".join(sorted({reason for _, reason in declined}))
-        raise BadInput(f"the factory declined every request, so no law ran: {reasons}")
     return built, declined
 
 
@@ -171,13 +168,6 @@ def _seen(subject: Subject, results: Iterable[LawResult]) -> Subject:
         if r.subject == subject.name and r.status == "passed-by-fallback"
     ]
     return replace(subject, by_fallback=False in fell_back, by_twins=True in fell_back)
-
-
-def name_of(factory: object) -> str:
-    """How the shell would write what it was given, `module:name`."""
-    module = getattr(factory, "__module__", "")
-    name = getattr(factory, "__qualname__", type(factory).__qualname__)
-    return f"{module}:{name}" if module else name
 
 
 _ = _registered  # imported for the laws it registers

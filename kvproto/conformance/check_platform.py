@@ -1,4 +1,4 @@
-"""The kit as one function of a platform: whole models planned, built and looked at."""
+"""The kit as one function of a platform: its parts, then whole models planned and built on it."""
 
 from __future__ import annotations
 
@@ -6,69 +6,86 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kvproto._bad_input import BadInput
-from kvproto.configurator import BuildError, find_platform
 from kvproto.protocols import Declined, Platform
 
 from .capabilities import CapabilityVerdict, verdicts
-from .check import LAWS_VERSION, aged, name_of, pinned_version
-from .declarations import ClaimsBench, declaration_results
+from .check import examined, laws_chosen
 from .deployment import Deployer, Deployment
-from .deployment_bench import DeploymentBench
-from .expectations import apply_expectations, claims_of, expected_failures
-from .factory import Factory, named
+from .factory import Factory
+from .found import LAWS_VERSION, Found, Terms, report_of
 from .isolated import Isolation
-from .law import LAWS, Law, laws_named
+from .law import Law
 from .one_thread import one_thread
+from .platform_parts import PART_SPECS, is_of_platforms, parts_of, platform_laws
 from .report import LawResult, Report, Subject
 from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
-from .specs import Spec
+from .specs import SPECS, Spec
 from .specs.models import MODEL_SPECS, ModelRequest, deployment_named
 
-__all__ = ["check_deployments", "check_platform", "load_platform", "platform_laws"]
+__all__ = ["check_deployments", "check_platform", "split_specs"]
 
 
-def platform_laws() -> list[Law]:
-    """The laws about what is built on a platform, in their order."""
-    return [law for law in LAWS.values() if issubclass(law.bench, DeploymentBench)]
+def _unwatched(_done: int, _total: int, _name: str) -> None:
+    """Nobody waits for it."""
 
 
-def load_platform(name: str) -> Platform:
-    """The platform of an entry point's name, or that `module:attribute` names.
+def check_platform(
+    platform: Platform,
+    *,
+    target: str = "",
+    place: str = "",
+    laws: Sequence[str] | None = None,
+    capabilities: Sequence[str] | None = None,
+    specs: Sequence[str] | None = None,
+    claims: Iterable[str] | None = None,
+    cannot: Mapping[str, str] | None = None,
+    expected: Mapping[str, Any] | None = None,
+    laws_version: str = LAWS_VERSION,
+    row_access: RowAccess | None = None,
+    seed: int = 0,
+    isolate: Isolation = "hazardous",
+    progress: Progress = _unwatched,
+) -> Report:
+    """Hold a platform to the kit, on the CPU: first its parts, then whole models.
 
-    What a module names is a platform, or a function without arguments that gives one.
+    Its leaves and allocators, and the core's composites over its leaves, are held to every law
+    that binds them, as `check_pool` does. Then every model of the matrix is planned and built,
+    with the platform's parts and the core's, and held to the laws about platforms. What it
+    declines, and what cannot be planned, is reported with its reason.
 
-    :raises BadInput: when there is no such thing, or it cannot be used here.
-    """
-    if ":" not in name:
-        try:
-            return find_platform(name)
-        except BuildError as error:
-            raise BadInput(str(error)) from error
-    found: Any = named(name, "module:platform, for example acme.platform:acme")
-    if callable(found) and not isinstance(found, Platform):
-        try:
-            found = found()
-        except Exception as error:
-            raise BadInput(f"{name}() failed: {type(error).__name__}: {error}") from error
-    if isinstance(found, Declined):
-        raise BadInput(f"{name}: cannot be used here: {found.reason}")
-    if isinstance(found, type) or not isinstance(found, Platform):
-        raise BadInput(f"{name}: gave {type(found).__name__}, which is no Platform")
-    return found
-
-
-def check_platform(platform: Platform, *, target: str = "", **asked: Any) -> Report:
-    """Plan every model of the matrix, build it on the platform on the CPU, hold it to the laws.
-
-    Leaves and allocators come from the platform, the rest from the core. What it declines, and
-    what cannot be planned, is reported with its reason. The arguments are those of
-    `check_deployments`; claims are about the pools that are built.
+    The arguments are those of `check_pool`; `specs` names geometries and deployments, of which a
+    run takes those that are named. Claims are about all that is built. `place` says in a line why
+    the platform is not on its device.
 
     :raises BadInput: as `check_pool` does.
     """
-    return check_deployments(
-        Deployer(platform), target=target or f"--platform {platform.name}", **asked
+    terms = Terms.of(claims, cannot, expected, laws_version)
+    chosen = _of_platforms(laws, capabilities)
+    parts, models = split_specs(specs)
+    how = How(seed, isolate)
+    about_parts = [law for law in chosen if not is_of_platforms(law)]
+    about_models = [law for law in chosen if is_of_platforms(law)]
+    parts = parts if about_parts else []
+    models = models if about_models or not terms.claims.silent else []
+    total = len(parts) + len(models)
+
+    def first(done: int, of: int, name: str) -> None:
+        progress(len(parts) - of + done, total, name)
+
+    def then(done: int, _of: int, name: str) -> None:
+        progress(len(parts) + done, total, name)
+
+    found = _parts(platform, parts, about_parts, how, row_access, first)
+    found += _deployed(Deployer(platform), models, about_models, how, terms, row_access, then)
+    return report_of(
+        _something(found),
+        chosen,
+        terms,
+        target=target or f"--platform {platform.name}",
+        place=place,
+        seed=seed,
+        row_access=row_access,
     )
 
 
@@ -78,68 +95,103 @@ def check_deployments(
     target: str = "",
     laws: Sequence[str] | None = None,
     specs: Sequence[str] | None = None,
-    claims: Iterable[str] | None = None,
-    cannot: Mapping[str, str] | None = None,
-    expected: Mapping[str, Any] | None = None,
-    laws_version: str = LAWS_VERSION,
-    row_access: RowAccess | None = None,
     seed: int = 0,
     isolate: Isolation = "hazardous",
-    progress: Progress = lambda _done, _total, _name: None,
 ) -> Report:
-    """The same of a factory that answers a `ModelRequest` with a `Deployment`, or `Declined`.
+    """Whole models alone, of a factory that answers a `ModelRequest` with a `Deployment`.
 
-    :raises BadInput: for a name that does not exist, an expectation that cannot be met, and when
-        every model was declined.
+    :raises BadInput: for a name that does not exist, and when every model was declined.
     """
-    said, known = claims_of(claims, cannot), expected_failures(expected)
-    pinned = pinned_version(laws_version)
-    chosen = _chosen(laws)
-    asked = list(MODEL_SPECS) if specs is None else [deployment_named(s) for s in specs]
-    results: list[LawResult] = []
+    chosen = [law for law in laws_chosen(laws, None) if is_of_platforms(law)]
+    asked = list(MODEL_SPECS) if specs is None else [deployment_named(name) for name in specs]
+    terms = Terms.of(None, None, None, LAWS_VERSION)
+    found = _deployed(factory, asked, chosen, How(seed, isolate), terms, None, _unwatched)
+    return report_of(_something(found), chosen, terms, target=target, seed=seed)
+
+
+def split_specs(names: Sequence[str] | None) -> tuple[list[Spec], list[Spec]]:
+    """Geometries of parts, and deployments; all of both for None.
+
+    :raises BadInput: for a name that is neither.
+    """
+    if names is None:
+        return list(PART_SPECS), list(MODEL_SPECS)
+    parts = {spec.name: spec for spec in PART_SPECS}
+    others = {spec.name for spec in SPECS} - set(parts)
+    for name in names:
+        if name in others:
+            raise BadInput(f"geometry '{name}' is of what the core builds on every platform")
+    geometries = [parts[name] for name in names if name in parts]
+    return geometries, [_deployment(name) for name in names if name not in parts]
+
+
+def _deployment(name: str) -> Spec:
+    try:
+        return deployment_named(name)
+    except BadInput as error:
+        raise BadInput(f"no geometry '{name}', and {error}") from None
+
+
+def _of_platforms(laws: Sequence[str] | None, capabilities: Sequence[str] | None) -> list[Law]:
+    """:raises BadInput: where none of those that are named is about what a platform builds."""
+    of_platforms = {"declaration.claims", *(law.id for law in platform_laws())}
+    chosen = [law for law in laws_chosen(laws, capabilities) if law.id in of_platforms]
+    if not chosen:
+        names = ", ".join((*(laws or ()), *(capabilities or ())))
+        raise BadInput(f"{names}: no law about what a platform builds; `kvproto laws` lists all")
+    return chosen
+
+
+def _something(found: Found) -> Found:
+    """:raises BadInput: where it is nothing."""
+    if not found.subjects:
+        raise BadInput(f"everything was declined, so no law ran: {found.reasons}")
+    return found
+
+
+def _parts(
+    platform: Platform,
+    specs: Sequence[Spec],
+    laws: Sequence[Law],
+    how: How,
+    row_access: RowAccess | None,
+    progress: Progress,
+) -> Found:
+    """Composites that the kit built over the platform's leaves are declined by nobody."""
+    found = examined(parts_of(platform), specs, laws, how, row_access, progress)
+    served = {name for subject in found.subjects for name in subject.specs}
+    found.declined = [(name, why) for name, why in found.declined if name not in served]
+    return found
+
+
+def _deployed(
+    factory: Factory,
+    specs: Sequence[Spec],
+    laws: Sequence[Law],
+    how: How,
+    terms: Terms,
+    row_access: RowAccess | None,
+    progress: Progress,
+) -> Found:
+    found = Found()
     served: dict[str, list[str]] = {}
-    pools: list[Subject] = []
-    declined: list[tuple[str, str]] = []
-    for done, spec in enumerate(asked):
-        progress(done, len(asked), spec.name)
+    for done, spec in enumerate(specs):
+        progress(done, len(specs), spec.name)
         with one_thread():
             made = factory(spec.request)
         if isinstance(made, Declined):
-            declined.append((spec.name, made.reason))
+            found.declined.append((spec.name, made.reason))
             continue
         served.setdefault(_model(spec), []).append(spec.name)
-        results += _held(made, spec, chosen, How(seed, isolate), row_access)
-        if said.stated is not None or said.cannot:
-            pools += _pools(made, spec)
-    progress(len(asked), len(asked), "")
-    if not served:
-        reasons = "; ".join(sorted({reason for _, reason in declined}))
-        raise BadInput(f"every model was declined, so no law ran: {reasons}")
-    results += declaration_results(chosen, pools, said, seed)
-    results = apply_expectations([aged(r, pinned) for r in results], known)
-    return Report(
-        target=target,
-        laws_version=laws_version,
-        subjects=tuple(Subject(model, tuple(names), _PLATFORM) for model, names in served.items()),
-        results=tuple(results),
-        declined=tuple(declined),
-        row_access="" if row_access is None else name_of(type(row_access)),
-    )
+        found.results += _held(made, spec, laws, how, row_access)
+        if not terms.claims.silent:
+            found.claimed += _pools(made, spec)
+    progress(len(specs), len(specs), "")
+    found.subjects = [Subject(model, tuple(names), _PLATFORM) for model, names in served.items()]
+    return found
 
 
 _PLATFORM = (CapabilityVerdict(Platform.__name__, "yes", ()),)
-
-
-def _chosen(laws: Sequence[str] | None) -> list[Law]:
-    """Of all laws, or of those named, the ones about platforms and about what a vendor says.
-
-    :raises BadInput: where none of those that are named is.
-    """
-    named = list(LAWS.values()) if laws is None else laws_named(list(laws))
-    chosen = [law for law in named if issubclass(law.bench, (DeploymentBench, ClaimsBench))]
-    if not chosen:
-        raise BadInput(f"{', '.join(laws or ())}: no law about platforms; those are 'builder'")
-    return chosen
 
 
 def _model(spec: Spec) -> str:

@@ -16,12 +16,15 @@ from rich.text import Text
 
 from kvproto._bad_input import BadInput
 
-from .check import LAWS_VERSION, check_pool
-from .check_platform import check_platform, load_platform
+from .check import check_pool
+from .check_platform import check_platform
 from .expectations import load_expected_failures
 from .factory import load_factory, load_row_access
+from .found import LAWS_VERSION
 from .law import LAWS
-from .render import print_matrix, print_report
+from .platform_named import load_platform
+from .render import print_report
+from .render_platform import print_platform
 from .report import Report
 from .runner import Progress as Advance
 from .specs import SPECS
@@ -43,7 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
     targets = [arguments.factory] if arguments.factory else BUILT_IN
     if len(targets) > 1 and (arguments.json or arguments.html):
         raise BadInput("--json and --html hold one report: name a factory")
-    asked = _asked(arguments) | {"capabilities": arguments.capability}
+    asked = _asked(arguments)
     console = Console()
     status = 0
     for target in targets:
@@ -69,7 +72,7 @@ def repro(arguments: argparse.Namespace) -> int:
     }
     if arguments.platform:
         report = _of_platform(arguments.factory, asked)
-        print_matrix(report, Console())
+        print_platform(report, Console())
     else:
         report = _with_progress(arguments.factory, asked)
         print_report(report, Console())
@@ -94,6 +97,7 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
     """What is asked of factories and of platforms alike."""
     return {
         "laws": arguments.law,
+        "capabilities": arguments.capability,
         "specs": arguments.spec,
         "claims": arguments.claim,
         "cannot": _reasons(arguments.cannot),
@@ -106,18 +110,20 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_platform(arguments: argparse.Namespace) -> int:
-    if arguments.factory or arguments.capability:
-        raise BadInput("--platform: builds whole models; leave out the factory and --capability")
+    if arguments.factory:
+        raise BadInput("--platform: its parts come from the platform; leave out the factory")
     report = _of_platform(arguments.platform, _asked(arguments))
-    print_matrix(report, Console())
+    print_platform(report, Console())
     _write(report, arguments.json, arguments.html)
     return 0 if report.ok else 1
 
 
 def _of_platform(name: str, asked: Mapping[str, Any]) -> Report:
-    platform, target = load_platform(name), f"--platform {name}"
+    found, target = load_platform(name), f"--platform {name}"
     with _progress(target) as advance:
-        return check_platform(platform, target=target, progress=advance, **asked)
+        return check_platform(
+            found.platform, target=target, place=found.place, progress=advance, **asked
+        )
 
 
 def _with_progress(target: str, asked: Mapping[str, Any]) -> Report:

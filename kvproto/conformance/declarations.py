@@ -29,7 +29,7 @@ def declaration_results(
     laws: Iterable[Law], subjects: Sequence[Subject], said: Claims, seed: int
 ) -> list[LawResult]:
     """The results of the laws on claims; none where nothing was said."""
-    if said.stated is None and not said.cannot:
+    if said.silent:
         return []
     results: list[LawResult] = []
     for law in laws:

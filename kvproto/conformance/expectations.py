@@ -43,6 +43,11 @@ class Claims:
     stated: frozenset[str] | None
     cannot: Mapping[str, str]
 
+    @property
+    def silent(self) -> bool:
+        """Was nothing said?"""
+        return self.stated is None and not self.cannot
+
 
 def claims_of(claims: Iterable[str] | None, cannot: Mapping[str, str] | None) -> Claims:
     """Check the names.

@@ -15,7 +15,16 @@ from .profiles import profile_verdicts
 from .report import LawResult, Report, Subject
 from .worst import worst_status
 
-__all__ = ["print_matrix", "print_report"]
+__all__ = [
+    "counted",
+    "last_line",
+    "laws_table",
+    "mark_of",
+    "print_claims",
+    "print_failures",
+    "print_report",
+    "print_unasked",
+]
 
 _MARK = {
     "passed": "✓",
@@ -29,6 +38,8 @@ _MARK = {
     "no": "✗",
     "half": "✗",
     "not asked": "·",
+    "declined": "-",
+    "not offered": "·",
 }
 _STYLE = {"✓": "green", "✗": "bold red", "e": "yellow", "a": "yellow", "-": "yellow", "·": "dim"}
 
@@ -41,16 +52,31 @@ def print_report(report: Report, console: Console, *, asked: frozenset[str] = fr
     console.print(Text(f"kvproto check {report.target}", style="bold"))
     for subject in report.subjects:
         _print_subject(report, subject, console, asked)
+    print_claims(report, console)
+    print_unasked(report, console)
+    print_failures(report, console)
+    console.print(last_line(report))
+
+
+def print_claims(report: Report, console: Console) -> None:
+    """What became of the vendor's claims, where there are any."""
     if claims := report.by_law("claims"):
-        console.print(_laws(claims))
+        console.print(laws_table(claims))
+
+
+def print_unasked(report: Report, console: Console) -> None:
+    """A line for each law that was not asked and its reason."""
     for line in _unasked(report):
         console.print(line)
+
+
+def print_failures(report: Report, console: Console) -> None:
+    """Every broken law of every subject: what was called, what came, how to run it again."""
     for subject_name in dict.fromkeys(r.subject for r in report.results):
         for results in report.by_law(subject_name).values():
             shown = [r for r in results if r.finding is not None or r.status == "unexpected"]
             if shown:
                 _print_failure(report, shown, len(results), console)
-    console.print(_last_line(report))
 
 
 def _print_subject(
@@ -59,7 +85,7 @@ def _print_subject(
     read = "; bytes read through read doors" if subject.by_fallback else ""
     read += f"; {TWINS}" if subject.by_twins else ""
     console.print(
-        f"\n[bold]{subject.name}[/bold]; {_count(len(subject.specs), 'geometry', 'geometries')} "
+        f"\n[bold]{subject.name}[/bold]; {counted(len(subject.specs), 'geometry', 'geometries')} "
         f"served, {len(report.declined)} declined{read}",
         highlight=False,
     )
@@ -70,9 +96,9 @@ def _print_subject(
     results = report.by_law(subject.name)
     if not results:
         return
-    console.print(_laws(results))
+    console.print(laws_table(results))
     for verdict in profile_verdicts(report, subject):
-        line = Text("  ").append(_mark(verdict.answer)).append(f" {verdict.profile}")
+        line = Text("  ").append(mark_of(verdict.answer)).append(f" {verdict.profile}")
         console.print(line.append(f": {verdict.lacks}" if verdict.lacks else "", style="dim"))
 
 
@@ -82,7 +108,7 @@ def _capabilities(report: Report, subject: Subject, asked: frozenset[str]) -> Ta
         if (verdict.name not in asked) if asked else (verdict.state == "no"):
             continue
         judged = Text(_judged(report, subject, verdict))
-        table.add_row(_mark(verdict.state), verdict.name, judged)
+        table.add_row(mark_of(verdict.state), verdict.name, judged)
     return table
 
 
@@ -105,17 +131,18 @@ def _judged(report: Report, subject: Subject, verdict: CapabilityVerdict) -> str
         return "detected; no law here"
     kept = sum(worst_status(v) != "not asked" for v in results.values())
     unasked = f", {len(results) - kept} not asked" if kept < len(results) else ""
-    return f"detected; {_count(kept, 'law')} kept{unasked}"
+    return f"detected; {counted(kept, 'law')} kept{unasked}"
 
 
-def _laws(results: dict[str, list[LawResult]]) -> Table:
+def laws_table(results: dict[str, list[LawResult]]) -> Table:
+    """A row for each law: in how many of the geometries it was asked in it was kept."""
     table = Table("", "law", "kept in", "claim", box=None, pad_edge=False)
     for law, each in results.items():
         passed = sum(r.status in ("passed", "passed-by-fallback") for r in each)
         unasked = sum(r.status == "not asked" for r in each)
         kept = f"{passed} of {len(each) - unasked}" if unasked < len(each) else "not asked"
         kept += f", {unasked} not asked" if 0 < unasked < len(each) else ""
-        table.add_row(_mark(worst_status(each)), law, kept, Text(each[0].rule.claim))
+        table.add_row(mark_of(worst_status(each)), law, kept, Text(each[0].rule.claim))
     return table
 
 
@@ -125,7 +152,7 @@ def _unasked(report: Report) -> Iterator[Text]:
     for each in report.not_asked:
         reasons.setdefault((each.subject, each.law, each.note), []).append(each.spec)
     for (subject, law, reason), specs in reasons.items():
-        where = _count(len(specs), "geometry", "geometries")
+        where = counted(len(specs), "geometry", "geometries")
         yield Text(f"· {law} not asked of {subject} in {where}: {reason}", style="dim")
     for subject, law in report.core_never_asked:
         yield Text(f"· core law {law} was never asked of {subject}", style="yellow")
@@ -144,7 +171,7 @@ def _print_failure(report: Report, failed: list[LawResult], tried: int, console:
         "note": first.note,
         "check": first.rule.check,
     }
-    mark = _mark(first.status)
+    mark = mark_of(first.status)
     console.print(Text("\n").append(mark).append(f" {first.law}", style=mark.style))
     grid = Table.grid(padding=(0, 2))
     for name, text in lines.items():
@@ -158,12 +185,13 @@ def _print_failure(report: Report, failed: list[LawResult], tried: int, console:
     )
 
 
-def _last_line(report: Report) -> Text:
+def last_line(report: Report) -> Text:
+    """How many laws were kept, broken, blocked, known to be broken and not asked."""
     if not report.executed:
         return Text("\nno law ran: nothing was proven", style="bold red")
     every = {law: worst_status(results) for law, results in report.by_law().items()}
     by_status = {law: status for law, status in every.items() if status != "not asked"}
-    ran = _count(len(by_status), "law")
+    ran = counted(len(by_status), "law")
     broken = [law for law, s in by_status.items() if s in ("failed", "unexpected")]
     rest = [
         f"{count} {word}"
@@ -179,49 +207,12 @@ def _last_line(report: Report) -> Text:
     return Text(f"\nall {ran} kept{known}{note}", style="bold green")
 
 
-def _mark(state: str) -> Text:
+def mark_of(state: str) -> Text:
+    """One character for a status of a law, or an answer, in its colour."""
     mark = _MARK[state]
     return Text(mark, style=_STYLE[mark])
 
 
-def _count(n: int, one: str, many: str = "") -> str:
+def counted(n: int, one: str, many: str = "") -> str:
+    """A number of things, in words."""
     return f"{n} {one if n == 1 else many or one + 's'}"
-
-
-def print_matrix(report: Report, console: Console) -> None:
-    """Print the laws, a row of them for each model, what was declined, failures, the last line.
-
-    For reports on a platform, whose subjects are models.
-    """
-    console.print(Text(f"kvproto check {report.target}", style="bold"))
-    served = sum(len(subject.specs) for subject in report.subjects)
-    console.print(
-        f"\n{_count(len(report.subjects), 'model')} in {_count(served, 'deployment')}; "
-        f"{len(report.declined)} declined",
-        highlight=False,
-    )
-    by_law, claims = report.by_law(), report.by_law("claims")
-    laws = [law for law in by_law if law not in claims]
-    console.print(_laws(by_law))
-    columns = ", ".join(f"{number} {law}" for number, law in enumerate(laws, start=1))
-    console.print(f"columns: {columns}", highlight=False)
-    console.print(_models(report, laws))
-    for reason in dict.fromkeys(reason for _, reason in report.declined):
-        names = [name for name, told in report.declined if told == reason]
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        console.print(Text(f"declined {names[0]}{more}: {reason}", style="dim"))
-    for results in by_law.values():
-        shown = [r for r in results if r.finding is not None or r.status == "unexpected"]
-        if shown:
-            _print_failure(report, shown, len(results), console)
-    console.print(_last_line(report))
-
-
-def _models(report: Report, laws: list[str]) -> Table:
-    """The columns are numbers of laws: names are wider than marks."""
-    table = Table("\nmodel", *(f"\n{n}" for n in range(1, len(laws) + 1)), box=None, pad_edge=False)
-    for subject in report.subjects:
-        results = report.by_law(subject.name)
-        marks = [_mark(worst_status(results[law])) if law in results else "" for law in laws]
-        table.add_row(subject.name, *marks)
-    return table

@@ -100,6 +100,7 @@ class Report:
 
     `target` names the factory; `declined` are the geometries it did not serve, with its reasons;
     `laws_version` is what the vendor pins, `row_access` names what else its pools were read with.
+    `place` says why a platform's pools are not on its device; "" where that was not asked.
     """
 
     target: str
@@ -108,6 +109,7 @@ class Report:
     results: tuple[LawResult, ...]
     declined: tuple[tuple[str, str], ...]
     row_access: str = ""
+    place: str = ""
 
     @property
     def failures(self) -> list[LawResult]:

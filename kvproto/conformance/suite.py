@@ -10,9 +10,11 @@ import pytest
 
 from kvproto.protocols import Platform
 
-from .check import LAWS_VERSION, check_pool
-from .check_platform import check_platform, platform_laws
+from .check import check_pool
+from .check_platform import check_platform, split_specs
+from .found import LAWS_VERSION
 from .law import LAWS
+from .platform_parts import is_of_platforms, platform_laws
 from .report import Report
 from .row_access import RowAccess
 
@@ -51,8 +53,8 @@ class PoolConformance:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """pytest's hook: one `test_law` per law about pools."""
         if "law" in metafunc.fixturenames:
-            others = {"declaration.claims", *(law.id for law in platform_laws())}
-            metafunc.parametrize("law", [law for law in LAWS if law not in others])
+            pools = [law.id for law in LAWS.values() if not is_of_platforms(law)]
+            metafunc.parametrize("law", [law for law in pools if law != "declaration.claims"])
 
     @final
     def test_law(self, law: str) -> None:
@@ -84,14 +86,15 @@ class PoolConformance:
 
 
 class PlatformConformance:
-    """The same for a platform: whole models are planned and built on it, once for all tests.
+    """The same for a platform: its parts and whole models, built and judged once for all tests.
 
     class TestAcme(PlatformConformance):
         def make_platform(self): ...
 
     `make_platform` gives a platform whose leaves and allocators can be built on the CPU. `specs`
-    names deployments (`kvproto laws` lists them), None is all. The other attributes mean what they
-    mean to `check_platform`; claims are about the pools that are built.
+    names geometries and deployments (`kvproto laws` lists them), None is all; there is a test for
+    each law about those that are named. The other attributes mean what they mean to
+    `check_platform`; claims are about everything that is built.
 
     :raises TypeError: for a subclass that replaces a test; say what is known to fail instead.
     """
@@ -115,13 +118,14 @@ class PlatformConformance:
 
     @final
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """pytest's hook: one `test_law` per law about platforms."""
+        """pytest's hook: one `test_law` per law about what a platform builds."""
         if "law" in metafunc.fixturenames:
-            metafunc.parametrize("law", [law.id for law in platform_laws()])
+            parts, models = split_specs(self.specs)
+            metafunc.parametrize("law", [law.id for law in platform_laws([*parts, *models])])
 
     @final
     def test_law(self, law: str) -> None:
-        """Every model that is built keeps it; skipped, visibly, where it binds none."""
+        """Everything that is built keeps it; skipped, visibly, where it binds nothing."""
         self._judge(law)
 
     @final
@@ -132,7 +136,7 @@ class PlatformConformance:
     def _judge(self, law: str) -> None:
         results = tuple(r for r in self._report().results if r.law == law)
         if not results:
-            pytest.skip(f"binds no model of this platform: {LAWS[law].claim}")
+            pytest.skip(f"binds nothing of this platform: {LAWS[law].claim}")
         _judge(replace(self._report(), results=results))
 
     def _report(self) -> Report:

@@ -1,0 +1,113 @@
+"""Which platform a name means to the kit: on its device, or in host memory."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from kvproto.cli import main
+from kvproto.configurator.platforms import GROUP
+from kvproto.conformance import BadInput, platform_named
+from kvproto.conformance.platform_named import ON_CPU, load_platform, platform_names
+from kvproto.protocols import Declined
+from kvproto.reference.platforms import cpu
+
+
+def here() -> Any:
+    return cpu()
+
+
+def absent() -> Any:
+    return Declined("libacme is not installed")
+
+
+def nothing() -> Any:
+    return 3
+
+
+def broken() -> Any:
+    raise OSError("libacme.so is missing")
+
+
+@pytest.fixture(autouse=True)
+def points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`big` is several devices, as `rocm` is."""
+    named = {
+        GROUP: {
+            "near": "here",
+            "far": "absent",
+            "big": "absent",
+            "lone": "absent",
+            "odd": "nothing",
+        },
+        ON_CPU: {
+            "far": "here",
+            "big-2": "here",
+            "big-1": "here",
+            "empty": "absent",
+            "bad": "broken",
+        },
+    }
+
+    def entry_points(group: str) -> list[EntryPoint]:
+        return [EntryPoint(n, f"{__name__}:{value}", group) for n, value in named[group].items()]
+
+    monkeypatch.setattr(platform_named, "entry_points", entry_points)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("near", ""),
+        (
+            "far",
+            "no device here (libacme is not installed); pools are built in host memory",
+        ),
+        (
+            "big",
+            "no device here (libacme is not installed); pools are built in host memory, as big-1's "
+            "(or name big-2)",
+        ),
+        ("big-2", "pools are built in host memory"),
+        (f"{__name__}:here", ""),
+    ],
+)
+def test_a_name_is_a_device_or_host_memory_and_says_which(name: str, place: str) -> None:
+    found = load_platform(name)
+    assert found.platform.name == "cpu"
+    assert found.place == place
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "neither",
+            "no platform 'neither'; the entry point group 'kvproto.platforms' has big, far, lone, "
+            "near, odd, and 'kvproto.on_cpu' bad, big-1, big-2, empty, far",
+        ),
+        ("lone", "'lone' has no device here (libacme is not installed), and the entry point group"),
+        ("empty", "platform 'empty' in host memory: libacme is not installed"),
+        ("bad", "of the group 'kvproto.on_cpu' failed: OSError: libacme.so is missing"),
+        ("odd", "gave int, which is no Platform"),
+    ],
+)
+def test_what_cannot_be_used_says_why(name: str, said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        load_platform(name)
+    assert said in str(error.value)
+
+
+def test_what_is_several_is_named_by_each() -> None:
+    names = ["bad", "big-1", "big-2", "empty", "far", "lone", "near", "odd"]
+    assert platform_names() == names
+
+
+def test_the_shell_says_that_there_is_no_device(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check", "--platform", "far", "--spec", "mha-bf16-page1", "--law", "move"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    line = "far: no device here (libacme is not installed); pools are built in host memory\n"
+    assert shown.startswith(f"kvproto check --platform far\n{line}")
