@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvproto._bad_input import BadInput
@@ -22,7 +22,7 @@ from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec, spec_named
 
-__all__ = ["check_pool", "examined", "laws_chosen"]
+__all__ = ["Answers", "ask", "check_pool", "examined", "held", "laws_chosen", "something"]
 
 
 def check_pool(
@@ -58,9 +58,7 @@ def check_pool(
     terms = Terms.of(claims, cannot, expected, laws_version)
     chosen = laws_chosen(laws, capabilities)
     asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
-    found = examined(factory, asked, chosen, How(seed, isolate), row_access, progress)
-    if not found.subjects:
-        raise BadInput(f"the factory declined every request, so no law ran: {found.reasons}")
+    found = something(examined(factory, asked, chosen, How(seed, isolate), row_access, progress))
     target = target or name_of(factory)
     return report_of(found, chosen, terms, target=target, seed=seed, row_access=row_access)
 
@@ -86,15 +84,48 @@ def examined(
 
     :raises BadInput: when the factory gives what is no pool, or one that is not on the CPU.
     """
-    built, declined = _ask(factory, specs, any(map(binds_over_leaves, laws)))
-    built = [replace(each, row_access=row_access) for each in built]
-    subjects = _subjects(built)
+    answers = ask(factory, specs, composites=any(map(binds_over_leaves, laws)))
+    return held(answers, laws, how, row_access, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a factory built for geometries, and what it declined.
+
+    It is looked at for which laws bind it: each runs on a pool that is built for it alone, so that
+    answers serve any number of runs.
+    """
+
+    built: tuple[Built, ...]
+    subjects: tuple[Subject, ...]
+    declined: tuple[tuple[str, str], ...]
+
+
+def something(found: Found) -> Found:
+    """The same.
+
+    :raises BadInput: where the factory declined everything.
+    """
+    if not found.subjects:
+        raise BadInput(f"the factory declined every request, so no law ran: {found.reasons}")
+    return found
+
+
+def held(
+    answers: Answers,
+    laws: Sequence[Law],
+    how: How,
+    row_access: RowAccess | None,
+    progress: Progress = lambda _done, _total, _name: None,
+) -> Found:
+    """What the laws find on what was built."""
+    built = [replace(each, row_access=row_access) for each in answers.built]
     results = run_laws(built, laws, how, progress)
     return Found(
-        [_seen(subject, results) for subject in subjects],
+        [_seen(subject, results) for subject in answers.subjects],
         results,
-        declined,
-        [subject for subject in subjects if not subject.over],
+        list(answers.declined),
+        [subject for subject in answers.subjects if not subject.over],
     )
 
 
@@ -105,12 +136,12 @@ def _narrowed(chosen: list[Law], capabilities: Sequence[str] | None) -> list[Law
     return [law for law in chosen if wanted & set(law.capabilities)]
 
 
-def _ask(
-    factory: Factory, specs: Iterable[Spec], composites: bool
-) -> tuple[list[Built], list[tuple[str, str]]]:
+def ask(factory: Factory, specs: Iterable[Spec] = SPECS, *, composites: bool) -> Answers:
     """What the factory builds; with `composites`, those it declines are built over its leaves.
 
     The reasons of both are told where neither gave a composite.
+
+    :raises BadInput: when the factory gives what is no pool, or one that is not on the CPU.
     """
     built: list[Built] = []
     compose = over_leaves(factory)
@@ -129,7 +160,7 @@ def _ask(
         else:
             _require_cpu(answer, spec)
             built.append(Built(spec, answer, factory))
-    return built, declined
+    return Answers(tuple(built), _subjects(built), tuple(declined))
 
 
 def _require_cpu(pool: object, spec: Spec) -> None:

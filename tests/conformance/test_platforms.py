@@ -16,7 +16,7 @@ from kvproto.conformance.mutants.deployments import WrongPlatform
 from kvproto.conformance.platform_named import load_platform
 from kvproto.conformance.platform_parts import is_of_platforms, platform_laws
 from kvproto.conformance.specs.models import MODEL_SPECS, MODELS
-from kvproto.conformance.suite import PlatformConformance
+from kvproto.conformance.suite import PlatformConformance, PoolConformance
 from kvproto.protocols import Declined, LeafRequest, MHALeafRequest, Platform
 from kvproto.reference import MHALeaf
 from kvproto.reference.platforms import cpu
@@ -226,6 +226,7 @@ class TestForgetful(PlatformConformance):
         return forgetful()
 
 
-def test_a_test_of_the_kit_is_not_replaced() -> None:
+@pytest.mark.parametrize("suite", [PlatformConformance, PoolConformance])
+def test_a_test_of_the_kit_is_not_replaced(suite: type) -> None:
     with pytest.raises(TypeError, match="the kit's tests are not overridden"):
-        type("Mine", (PlatformConformance,), {"test_law": lambda self, law: None})
+        type("Mine", (suite,), {"test_law": lambda self, law: None})

@@ -1,7 +1,1 @@
-"""A vendor's pool that shares no base class with any pool of kvproto's."""
-
-from __future__ import annotations
-
-from .pool import AcmePool, build
-
-__all__ = ["AcmePool", "build"]
+"""Acme's KV-cache pools: a package of its own, of which kvproto knows only the entry points."""
