@@ -17,7 +17,7 @@ import torch
 
 from tests.interop.rounding import as_compiled
 
-__all__ = ["Scripts", "digest", "layer"]
+__all__ = ["Observe", "Scripts", "digest", "layer"]
 
 Observe = Callable[[Any], object]
 Make = Callable[..., Any]

@@ -14,6 +14,7 @@ from .difference import Difference, Shown
 from .faults import FAULTS
 from .latent import LATENT
 from .layouts import LAYOUTS
+from .npu import NPU
 from .pooled import POOLED
 from .sparse import SPARSE
 
@@ -31,5 +32,6 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "allocator breaks": ALLOCATORS,
     "request pools": REQUESTS,
     "account breaks": ACCOUNTS,
+    "npu": NPU,
 }
 """Section of the probe's answers -> its records, in the order of the page."""
