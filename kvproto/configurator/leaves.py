@@ -20,6 +20,7 @@ from .device_subset import ids_per_row
 from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
+from .index_keys import index_keys
 from .options import ServingOptions
 from .page_shards import page_shards
 from .parallel import ParallelLayout
@@ -162,6 +163,7 @@ class _Maker:
             host_to_device_ratio=ids_per_row(self.options),
             dcp_size=self.parallel.dcp_size,
             **self._pooling(index),
+            **index_keys(index, self.options.page, self.platform),
         )
 
     def _pooling(self, index: IndexGeometry) -> dict[str, Any]:

@@ -108,6 +108,19 @@ class LatentBench(KVBench):
         return self.asked.index_head_dim if isinstance(self.asked, DSALeafRequest) else 0
 
     @property
+    def index_dtype(self) -> torch.dtype:
+        """What an element of an index key means."""
+        name = self.asked.index_element if isinstance(self.asked, DSALeafRequest) else ""
+        return torch.float8_e4m3fnuz if name == "float8_e4m3fnuz" else torch.float8_e4m3fn
+
+    @property
+    def index_tile(self) -> int:
+        """Keys, and bytes of each, that lie together in a page; 0 where keys follow each other."""
+        asked = self.asked
+        tiled = isinstance(asked, DSALeafRequest) and asked.index_layout == "preshuffled"
+        return 16 if tiled else 0
+
+    @property
     def index_page_bytes(self) -> int:
         """Bytes of a page of fp8 keys and float32 scales."""
         return self.index_page_size * (self.index_head_dim + 4)
@@ -136,7 +149,7 @@ class LatentBench(KVBench):
         count = torch.arange(n * self.index_head_dim, dtype=torch.int64).view(n, -1)
         column = torch.arange(n).unsqueeze(1)
         keys = ((count + 11 * column + 3 * salt) % 120 + 1).to(torch.uint8)
-        return keys.view(torch.float8_e4m3fn), 0.5 + salt + torch.arange(n, dtype=torch.float32)
+        return keys.view(self.index_dtype), 0.5 + salt + torch.arange(n, dtype=torch.float32)
 
     def write_index(
         self, loc: Tensor, keys: Tensor, scales: Tensor, layer_id: int | None = None

@@ -43,7 +43,7 @@ def expected_elements(request: LeafRequest, name: str) -> tuple[str, ...]:
         case (("tail_key" | "tail_score"), _):
             return ("bfloat16",)
         case "index_key", _ if isinstance(request, DSALeafRequest):
-            return ("float8_e4m3fn",)
+            return (request.index_element,)
         case (("index_key" | "index_value"), _) if isinstance(request, SparseIndexLeafRequest):
             return (str(request.stored_index_dtype).removeprefix("torch."),)
         case (("scale" | "key_scale" | "value_scale"), ("mxfp8" | "fp4_mx16")):

@@ -8,12 +8,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from kvproto.protocols import IndexerCapable, KVPool
+from kvproto.protocols import DeclaresTraits, IndexerCapable, KVPool, supports
 
 from .door_layouts import DoorForms, no_form
 from .stored_rows import Side, in_meaning
 
 __all__ = ["DoorReader"]
+
+_TILE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class DoorReader:
         pages = pool.get_index_k_with_scale_buffer(layer_id).detach().clone()
         key_bytes = pool.index_page_size * pool.index_head_dim
         keys = pages[:, :key_bytes].reshape(-1, pool.index_head_dim)
+        if supports(pool, DeclaresTraits) and "preshuffled" in pool.pool_traits.index_scheme:
+            keys = _in_rows(keys)
         return keys, pages[:, key_bytes:].contiguous().view(torch.float32).flatten()
 
     def index_at(self, layer_id: int, slot: int) -> tuple[Tensor, float]:
@@ -81,3 +85,9 @@ class DoorReader:
         if side == "key":
             return f"get_key_buffer({layer_id})", self.pool.get_key_buffer(layer_id)
         return f"get_value_buffer({layer_id})", self.pool.get_value_buffer(layer_id)
+
+
+def _in_rows(keys: Tensor) -> Tensor:
+    """Keys of whole pages, tile after tile, as rows."""
+    tiles = keys.view(-1, keys.shape[1] // _TILE, _TILE, _TILE)
+    return tiles.transpose(1, 2).reshape(keys.shape)

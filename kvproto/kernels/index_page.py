@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from kvproto.protocols import IndexLayout
 
 __all__ = [
     "KEY_TILE",
@@ -24,14 +26,6 @@ SCALE_BYTES = 4
 
 KEY_TILE = 16
 """Keys, and bytes of each, of a preshuffled tile."""
-
-IndexLayout: TypeAlias = Literal["token_rows", "preshuffled"]
-"""The keys of a page one after another, or in tiles of 16 bytes of 16 keys each.
-
-Preshuffled, byte `d` of key `t` is at `[t // 16, d // 16, t % 16, d % 16]` of the keys of its page,
-which is the order in which AMD's matrix instructions take them; scales are as they are. A page
-then has whole tiles: a multiple of 16 keys, of a multiple of 16 bytes.
-"""
 
 
 def index_page_bytes(index_page_size: int, index_head_dim: int) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .index_page import IndexLayout
 from .locations import check_locations
 from .pool_index_keys import pooled_rows
 from .store_quantised_index_keys import store_quantised_index_keys
@@ -75,11 +76,14 @@ def update_tails(
     index_page_size: int,
     *,
     round_scale: bool,
+    layout: IndexLayout = "token_rows",
+    dtype: torch.dtype = torch.float8_e4m3fn,
 ) -> None:
     """Store each token in its ring, and the key of its group where it is the group's last.
 
     `pages` are index pages, `bias` is `[group, width]`, `block_tables` `[n, columns]` has the
-    token pages of each request in units of `index_page_size` tokens. Padding changes nothing.
+    token pages of each request in units of `index_page_size` tokens. Keys are stored in `dtype`,
+    and lie as `layout` says. Padding changes nothing.
     Fixed-shape: what is not written is zeros for slot 0.
 
     :raises IndexError: on CPU, for a table that names a page past the last; nothing is written.
@@ -100,7 +104,9 @@ def update_tails(
     slot = torch.where(counted & (place == group - 1), slot, 0)
     check_locations(slot, pages.shape[0] * index_page_size)
     pooled = pooled_rows(keys, scores, bias)
-    store_quantised_index_keys(pages, slot, pooled, round_scale=round_scale)
+    store_quantised_index_keys(
+        pages, slot, pooled, round_scale=round_scale, layout=layout, dtype=dtype
+    )
     rings.store(torch.where(counted, rings.locations(request, position), 0), *tokens[:2])
 
 

@@ -44,10 +44,11 @@ class IndexerCapable(Capability, Protocol):
         """One uint8 tensor per owned layer, local order: `[pages, bytes of an index page]`.
 
         A page holds `index_page_size` keys, then their scales: 8448 bytes for 64 fp8 keys of 128
-        with a float32 each. Pages have the numbers of the KV pages, the reserved one included;
-        where ranks split a request's tokens, a page of theirs has one for each of them.
-        Layers that reuse the choice of an earlier layer keep their place and own no rows:
-        `[0, ...]`.
+        with a float32 each. How keys lie in it is `PoolTraits.index_scheme`, which fp8 they are the
+        pool's region of them says (`DeclaresRegions`). Pages have the numbers of the KV pages, the
+        reserved one included; where ranks split a request's tokens, a page of theirs has one for
+        each of them. Layers that reuse the choice of an earlier layer keep their place and own no
+        rows: `[0, ...]`.
         """
         ...
 
@@ -65,11 +66,12 @@ class IndexerCapable(Capability, Protocol):
     ) -> None:
         """Store `[n, index_head_dim]` quantized keys and float32 scales at `[n]` index slots.
 
-        Scales are `[n]` or `[n, 1]`. The index slot of a token slot is `slot // index_kpool`, and
-        every rank has that of every slot that ranks number together; key
-        and scale of a slot land in the same page. Slots are int32 or int64, tensors of any
-        strides; `n == 0` is legal. Slot 0 and below are dropped, and of duplicates one key wins
-        with its own scale.
+        Keys are of the fp8 that the pool stores, or their bytes as uint8: what is of another fp8 a
+        pool that declares its own refuses. Scales are `[n]` or `[n, 1]`. The index slot of a token
+        slot is `slot // index_kpool`, and every rank has that of every slot that ranks number
+        together; key and scale of a slot land in the same page. Slots are int32 or int64, tensors
+        of any strides; `n == 0` is legal. Slot 0 and below are dropped, and of duplicates one key
+        wins with its own scale.
 
         :raises ValueError: for a global layer id the pool does not own, a layer without keys of
             its own, and keys or scales of another shape.

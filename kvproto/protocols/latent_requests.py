@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 from .row_request import RowsRequest, at_least
 
 if TYPE_CHECKING:
-    from .traits import Layout
+    from torch import dtype
+
+    from .layout import ElementType
+    from .traits import IndexLayout, Layout
 
 __all__ = ["DSALeafRequest", "MLALeafRequest", "PageShards"]
 
 _SCALED_TOGETHER = 128
+_TILE = 16
+_INDEX_ELEMENTS: tuple[ElementType, ...] = ("float8_e4m3fn", "float8_e4m3fnuz")
 _NO_KEYWORDS = ("layout", "skip_topk_layers", "host_to_device_ratio", "page_shards")
 
 
@@ -63,15 +68,17 @@ class MLALeafRequest(RowsRequest):
 class DSALeafRequest(RowsRequest):
     """A leaf of latent rows, with a quantised index key and its scale for each token.
 
-    `quant_scheme` is that of the rows: `none`, or `dsa_fp8_packed` for e4m3fn latents with a
-    float32 scale per 128 and bf16 rope. Index keys are e4m3fn either way. `skip_topk_layers` has
-    one flag per layer, True for a layer that reuses the choice of an earlier one and needs no
-    index keys; empty means that every layer has its own. `index_kpool` tokens share an index key;
-    where they are several and `index_kpool_compress` asks for weighed ones, there are rings of raw
-    keys and scores, `index_kpool + tail_extra_slots` tokens long, for each of
-    `max_running_requests` and for padding. Above 1, `host_to_device_ratio` is how many ids there
-    are to a row: rows are device slots, index keys are those of ids, and the pool is `HiSparse`.
-    `page_shards` is as in `MLALeafRequest`.
+    `quant_scheme` is that of the rows: `none`, `fp8_scaled` for bare fp8 with a scale of 1, or
+    `dsa_fp8_packed` for e4m3fn latents with a float32 scale per 128 and bf16 rope. Index keys are
+    of `index_dtype` either way, `float8_e4m3fn` (which None means) or `float8_e4m3fnuz`, and lie in
+    a page as `index_layout` says. `skip_topk_layers` has one flag per layer, True for a layer that
+    reuses the choice of an earlier one and needs no index keys; empty means that every layer has
+    its own. `index_kpool` tokens share an index key; where they are several and
+    `index_kpool_compress` asks for weighed ones, there are rings of raw keys and scores,
+    `index_kpool + tail_extra_slots` tokens long, for each of `max_running_requests` and for
+    padding. Above 1, `host_to_device_ratio` is how many ids there are to a row: rows are device
+    slots, index keys are those of ids, and the pool is `HiSparse`. `page_shards` is as in
+    `MLALeafRequest`.
 
     `dcp_size` ranks number their tokens together, in pages of them all: each rank has the index
     keys of every token, in `dcp_size` index pages for such a page. Its rows are those of its own
@@ -80,7 +87,8 @@ class DSALeafRequest(RowsRequest):
     :raises ValueError: as `MHALeafRequest`, for flags that are not one a layer, for packed rows
         of another dtype or a rank that is not whole blocks, and for groups that do not divide a
         page, have no requests to hold rings for or are several ranks' tokens; for rows of all
-        ranks' tokens in pages that are not a multiple of `dcp_size`, and ranks beside a ratio.
+        ranks' tokens in pages that are not a multiple of `dcp_size`, and ranks beside a ratio; for
+        index keys of another element, and pages or keys that are not whole tiles, preshuffled.
     """
 
     kv_lora_rank: int
@@ -94,6 +102,8 @@ class DSALeafRequest(RowsRequest):
     host_to_device_ratio: int = 1
     dcp_size: int = 1
     dcp_replicated: bool = False
+    index_dtype: dtype | None = None
+    index_layout: IndexLayout = "token_rows"
     layout: Layout = "latent_rows"
     page_shards: PageShards | None = None
 
@@ -110,6 +120,28 @@ class DSALeafRequest(RowsRequest):
             self._check_packed()
         self._check_groups()
         self._check_ranks()
+        self._check_index()
+
+    def _check_index(self) -> None:
+        if self.index_element not in _INDEX_ELEMENTS:
+            raise ValueError(
+                f"DSALeafRequest.index_dtype={self.index_dtype}: index keys are "
+                f"{' or '.join(_INDEX_ELEMENTS)}"
+            )
+        if self.index_layout == "preshuffled" and (
+            self.index_page_size % _TILE or self.index_head_dim % _TILE
+        ):
+            raise ValueError(
+                f"DSALeafRequest.index_layout='preshuffled': {self.index_page_size} keys of "
+                f"index_head_dim={self.index_head_dim} on a page: both must be multiples of {_TILE}"
+            )
+
+    @property
+    def index_element(self) -> str:
+        """What an element of an index key means, by name: `index_dtype`, or what None means."""
+        if self.index_dtype is None:
+            return "float8_e4m3fn"
+        return str(self.index_dtype).removeprefix("torch.")
 
     def _check_ranks(self) -> None:
         at_least(self, "dcp_size", 1)
@@ -197,11 +229,14 @@ class DSALeafRequest(RowsRequest):
         """Keyword arguments for a constructor of the field's own shape.
 
         `host_to_device_ratio` is among them above 1, for a constructor that knows it, and so are
-        `dcp_size` and `dcp_replicated` where several ranks split a request's tokens.
+        `dcp_size` and `dcp_replicated` where several ranks split a request's tokens, `index_dtype`
+        and `index_layout` where they are not what constructors mean without them.
         """
         flags = list(self.skip_topk_layers) or None
         own: dict[str, Any] = {"kv_cache_dim": self.kv_cache_dim, "skip_topk_layers": flags}
         if self.host_to_device_ratio > 1:
             own["host_to_device_ratio"] = self.host_to_device_ratio
-        alone = () if self.dcp_size > 1 else ("dcp_size", "dcp_replicated")
-        return self._keywords(*_NO_KEYWORDS, *alone) | own
+        meant = [] if self.dcp_size > 1 else ["dcp_size", "dcp_replicated"]
+        meant += ["index_dtype"] if self.index_dtype is None else []
+        meant += ["index_layout"] if self.index_layout == "token_rows" else []
+        return self._keywords(*_NO_KEYWORDS, *meant) | own

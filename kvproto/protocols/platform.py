@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .allocator import SlotAllocator
     from .leaf import KVLeaf
     from .requests import AllocatorRequest, Declined, LeafRequest
-    from .traits import Fp8Variant
+    from .traits import Fp8Variant, IndexLayout
 
 __all__ = ["DSARows", "Platform", "PlatformCapabilities", "Subsystem"]
 
@@ -42,6 +42,8 @@ class PlatformCapabilities:
     dsa_rows: tuple[DSARows, ...] = ("packed", "raw")
     """fp8 rows beside index keys that its kernels read, the preferred first; packed ones are
     e4m3fn."""
+    index_layout: IndexLayout = "token_rows"
+    """How its kernels read index keys beside latents, on pages of more than one."""
     subsystems: frozenset[Subsystem] = frozenset()
     """What it offers beyond leaves; a plan that needs another is refused."""
 

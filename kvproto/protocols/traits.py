@@ -14,6 +14,7 @@ __all__ = [
     "DeclaresTraits",
     "Fp8Variant",
     "IdSpace",
+    "IndexLayout",
     "IndexScheme",
     "Kind",
     "Layout",
@@ -106,6 +107,7 @@ SwaStorage = Literal["none", "mapped_pool", "request_ring", "full_indices"]
 IndexScheme = Literal[
     "none",
     "dsa_fp8_scale",
+    "dsa_fp8_scale_preshuffled",
     "npu_bf16",
     "npu_int8_scale",
     "sparse_k",
@@ -113,7 +115,15 @@ IndexScheme = Literal[
     "qsa_compressed",
     "compressed_c4",
 ]
-"""How index keys are stored, where there are any."""
+"""How index keys are stored, where there are any; fp8 ones in which `IndexLayout`, too."""
+
+IndexLayout = Literal["token_rows", "preshuffled"]
+"""The keys of an index page one after another, or in tiles of 16 bytes of 16 keys each.
+
+Preshuffled, byte `d` of key `t` is at `[t // 16, d // 16, t % 16, d % 16]` of the keys of its page,
+which is the order in which AMD's matrix instructions take them; scales are as they are. A page
+then has whole tiles: a multiple of 16 keys, of a multiple of 16 bytes.
+"""
 
 StateIndexSpace = Literal["none", "kv_pages", "swa_pages", "request_slot", "state_slot"]
 """By which ids the state regions of `StateTransferable` are addressed."""

@@ -103,11 +103,15 @@ def _indexed(request: DSALeafRequest) -> DSALeaf | Declined:
             return Declined(
                 f"no reference leaf with index_kpool={pooled} and host_to_device_ratio={ratio}"
             )
-        case DSALeafRequest(layout="latent_rows", quant_scheme="none" | "dsa_fp8_packed"):
+        case DSALeafRequest(
+            layout="latent_rows", quant_scheme="none" | "fp8_scaled" | "dsa_fp8_packed"
+        ):
             build = dsa_leaf if request.host_to_device_ratio == 1 else SubsetDSALeaf
             return maybe_validate(build(**request.keywords()))
         case _:
-            return _declined("DSA", request, "'latent_rows' with 'none' or 'dsa_fp8_packed'")
+            return _declined(
+                "DSA", request, "'latent_rows' with 'none', 'fp8_scaled' or 'dsa_fp8_packed'"
+            )
 
 
 def _with_index_rows(request: SparseIndexLeafRequest) -> SparseIndexLeaf | Declined:

@@ -8,22 +8,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from kvproto.kernels import (
-    check_locations,
-    gather_index_keys,
-    index_page_bytes,
-    load_index_keys,
-    move_index_key_sets,
-    store_index_keys,
-)
+from kvproto.kernels import check_locations
 from kvproto.kernels.index_page import SCALE_BYTES
-from kvproto.protocols import BufferRegion
+from kvproto.protocols import BufferRegion, IndexLayout
 
 from .elements import check_geometry
 from .host_rows import HostRows, check_copied
+from .index_pages import IndexPages
 from .memory_saver import kv_cache_region
 from .mla import MLALeaf
-from .mla_layout import dsa_traits, index_region
+from .mla_layout import dsa_traits
 
 __all__ = ["DSALeaf"]
 
@@ -34,8 +28,10 @@ class DSALeaf(MLALeaf):
     The constructor takes the keywords in use today. `kv_cache_dim` says which rows: the sum of
     the parts, which None means, or the packed width (656 for 512 and 64, dtype e4m3fn). Index
     pages have the pool's page size and the reserved page, all keys first, then all scales: 8448
-    bytes for 64 keys of 128. A layer flagged in `skip_topk_layers` reuses the choice of an earlier
-    one and owns no index pages: its buffer is `[0, ...]`, and its keys cannot be set or gathered.
+    bytes for 64 keys of 128. Keys are of `index_dtype`, e4m3fn (which None means) or e4m3fnuz, and
+    lie in a page as `index_layout` says. A layer flagged in `skip_topk_layers` reuses the choice of
+    an earlier one and owns no index pages: its buffer is `[0, ...]`, and its keys cannot be set or
+    gathered.
     `index_kpool` is 1 here, and `index_kpool_compress`, `tail_extra_slots` and
     `max_running_requests`, which only pooled keys need, change nothing: `dsa_leaf` takes the same
     keywords and picks the class. With `dcp_replicated` a page holds the tokens of `dcp_size` ranks,
@@ -71,6 +67,8 @@ class DSALeaf(MLALeaf):
         skip_topk_layers: Sequence[bool] | None = None,
         dcp_size: int = 1,
         dcp_replicated: bool = False,
+        index_dtype: torch.dtype | None = None,
+        index_layout: IndexLayout = "token_rows",
     ) -> None:
         check_geometry(size=size, page_size=page_size, index_head_dim=index_head_dim)
         skipped = _skipped(skip_topk_layers, layer_num)
@@ -80,6 +78,9 @@ class DSALeaf(MLALeaf):
             raise ValueError(
                 f"dcp_size={dcp_size}: the {index_kpool} tokens of an index key are several ranks'"
             )
+        self.index_page_size = page_size // index_kpool // (dcp_size if dcp_replicated else 1)
+        element = torch.float8_e4m3fn if index_dtype is None else index_dtype
+        self._index = IndexPages(self.index_page_size, index_head_dim, element, index_layout)
         super().__init__(
             size,
             page_size,
@@ -94,9 +95,8 @@ class DSALeaf(MLALeaf):
             use_dsa=True,
             override_kv_cache_dim=kv_cache_dim,
         )
-        self.pool_traits = dsa_traits(self._row)
+        self.pool_traits = dsa_traits(self._row, index_layout)
         self.index_head_dim, self._ranks = index_head_dim, dcp_size
-        self.index_page_size = page_size // index_kpool // (dcp_size if dcp_replicated else 1)
         self.index_kpool, self.skip_topk_layers = index_kpool, skipped
         with kv_cache_region(enable_memory_saver):
             self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
@@ -130,8 +130,8 @@ class DSALeaf(MLALeaf):
 
     def _index_pages(self, skip: bool) -> Tensor:
         pages = 0 if skip else self._id_slots // self.index_kpool // self.index_page_size
-        width = index_page_bytes(self.index_page_size, self.index_head_dim)
-        return torch.zeros((pages, width), dtype=torch.uint8, device=self.device)
+        shape = pages, self._index.page_bytes
+        return torch.zeros(shape, dtype=torch.uint8, device=self.device)
 
     def get_index_k_with_scale_buffer(self, layer_id: int) -> Tensor:
         """`[pages, bytes of a page]` as stored, an alias; `[0, ...]` for a layer without keys."""
@@ -140,7 +140,7 @@ class DSALeaf(MLALeaf):
     def set_index_k_scale_buffer(
         self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor
     ) -> None:
-        """Store e4m3fn keys `[n, index_head_dim]` and float32 scales `[n]` or `[n, 1]`.
+        """Store keys of `index_dtype`, `[n, index_head_dim]`, and float32 scales `[n]` or `[n, 1]`.
 
         Keys may come as uint8, their bytes. Slot 0 and below are dropped.
 
@@ -150,12 +150,12 @@ class DSALeaf(MLALeaf):
         """
         pages = self._pages_with_keys(self._layers.local(layer_id), layer_id)
         check_locations(loc, self._id_slots // self.index_kpool)
-        n, fp8 = loc.shape[0], torch.float8_e4m3fn
+        n, fp8 = loc.shape[0], self._index.dtype
         given = index_k.view(fp8) if index_k.dtype == torch.uint8 else index_k
         keys = _bytes_of(given, fp8, (n, self.index_head_dim), "index_k")
         column = index_k_scale.unsqueeze(1) if index_k_scale.dim() == 1 else index_k_scale
         scales = _bytes_of(column, torch.float32, (n, 1), "index_k_scale")
-        store_index_keys(pages, loc, keys, scales)
+        self._index.store(pages, loc, keys, scales)
 
     def get_index_k_scale_buffer(
         self,
@@ -169,14 +169,8 @@ class DSALeaf(MLALeaf):
 
         :raises ValueError: for a layer the pool does not own or that has no index keys.
         """
-        return gather_index_keys(
-            self._pages_with_keys(self._fenced(layer_id), layer_id),
-            seq_len_tensor,
-            page_indices,
-            seq_len_sum,
-            self.index_page_size,
-            self.index_head_dim,
-        )
+        pages = self._pages_with_keys(self._fenced(layer_id), layer_id)
+        return self._index.gather(pages, seq_len_tensor, page_indices, seq_len_sum)
 
     def _pages_with_keys(self, local: int, layer_id: int) -> Tensor:
         if self.skip_topk_layers[local]:
@@ -191,7 +185,7 @@ class DSALeaf(MLALeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer, index keys too; sources are read first."""
         super().move_kv_cache(tgt_loc, src_loc)
-        move_index_key_sets(self._indexed(), tgt_loc, src_loc, self.index_head_dim)
+        self._index.move(self._indexed(), tgt_loc, src_loc)
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every row buffer, and the reserved page of index keys."""
@@ -208,7 +202,7 @@ class DSALeaf(MLALeaf):
         """The rows and index keys of the given locations on the host; bit-exact."""
         rows = super().get_cpu_copy(indices)
         slots = self._index_slots(indices)
-        loaded = [load_index_keys(p, slots, self.index_head_dim) for p in self._indexed()]
+        loaded = [self._index.load(pages, slots) for pages in self._indexed()]
         index_keys = tuple((keys.to("cpu"), scales.to("cpu")) for keys, scales in loaded)
         return replace(rows, index_keys=index_keys)
 
@@ -232,7 +226,7 @@ class DSALeaf(MLALeaf):
         super().load_cpu_copy(kv_cache_cpu, indices)
         for pages, parts in zip(indexed, kv_cache_cpu.index_keys, strict=True):
             keys, scales = (part.to(self.device) for part in parts)
-            store_index_keys(pages, self._index_slots(indices), keys, scales)
+            self._index.store(pages, self._index_slots(indices), keys, scales)
 
     def get_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The index pages of every layer, by KV page, of which each rank's has one; in bytes.
@@ -248,8 +242,7 @@ class DSALeaf(MLALeaf):
         layer_ids = self._keyed_layer_ids
         if not layer_ids:
             return self._row_regions()
-        index = index_region(self._indexed(), layer_ids, self.index_page_size, self.index_head_dim)
-        return (*self._row_regions(), index)
+        return (*self._row_regions(), self._index.region(self._indexed(), layer_ids))
 
     @property
     def _keyed_layer_ids(self) -> tuple[int, ...]:

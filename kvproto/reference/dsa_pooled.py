@@ -224,6 +224,8 @@ class CompressedDSALeaf(PooledDSALeaf):
             block_tables[:n],
             self.index_page_size,
             round_scale=round_scale,
+            layout=self._index.layout,
+            dtype=self._index.dtype,
         )
 
     def _rings_with_keys(self, layer_id: int) -> TailRings:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from kvproto.protocols import AttentionLayer, WriteLocation
+from kvproto.protocols import AttentionLayer, IndexLayout, WriteLocation
 
 from .dsa import DSALeaf
 from .hisparse import DeviceLocations
@@ -58,6 +58,8 @@ class SubsetDSALeaf(DeviceLocations, DSALeaf):
         max_running_requests: int | None = None,
         skip_topk_layers: Sequence[bool] | None = None,
         host_to_device_ratio: int = 2,
+        index_dtype: torch.dtype | None = None,
+        index_layout: IndexLayout = "token_rows",
     ) -> None:
         if host_to_device_ratio < 1:
             raise ValueError(f"host_to_device_ratio={host_to_device_ratio}: must be at least 1")
@@ -80,6 +82,8 @@ class SubsetDSALeaf(DeviceLocations, DSALeaf):
             tail_extra_slots,
             max_running_requests,
             skip_topk_layers,
+            index_dtype=index_dtype,
+            index_layout=index_layout,
         )
         self.pool_traits = replace(
             self.pool_traits, id_space="virtual", rows_are="device_slots", state_index_space="none"

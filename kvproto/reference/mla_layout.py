@@ -9,13 +9,22 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import LATENT_BLOCK
-from kvproto.protocols import Axis, BufferRegion, Field, PoolTraits, Tile, row_major
+from kvproto.protocols import (
+    Axis,
+    BufferRegion,
+    Field,
+    IndexLayout,
+    IndexScheme,
+    PoolTraits,
+    Tile,
+    row_major,
+)
 from kvproto.protocols.layout import AxisName, ElementType, FieldName
 
 from .elements import ELEMENT_OF, FP8_VARIANT_OF, check_element
 from .latent_format import PackedLatent, PlainLatent
 
-__all__ = ["dsa_traits", "index_region", "latent_region", "mla_traits", "tail_region"]
+__all__ = ["dsa_traits", "latent_region", "mla_traits", "tail_region"]
 
 
 def mla_traits(row: PlainLatent | PackedLatent) -> PoolTraits:
@@ -33,11 +42,17 @@ def mla_traits(row: PlainLatent | PackedLatent) -> PoolTraits:
     return replace(base, quant_scheme="fp8_scaled", fp8_variant=variant)
 
 
-def dsa_traits(row: PlainLatent | PackedLatent) -> PoolTraits:
+def dsa_traits(row: PlainLatent | PackedLatent, layout: IndexLayout = "token_rows") -> PoolTraits:
     """The same, with index keys that travel by KV page."""
     return replace(
-        mla_traits(row), kind="dsa", index_scheme="dsa_fp8_scale", state_index_space="kv_pages"
+        mla_traits(row), kind="dsa", index_scheme=_SCHEMES[layout], state_index_space="kv_pages"
     )
+
+
+_SCHEMES: dict[IndexLayout, IndexScheme] = {
+    "token_rows": "dsa_fp8_scale",
+    "preshuffled": "dsa_fp8_scale_preshuffled",
+}
 
 
 def latent_region(
@@ -50,19 +65,6 @@ def latent_region(
     pages = [buffer.view(-1, page_size, buffer.shape[-1]) for buffer in buffers]
     fields = _packed(row, page_size) if isinstance(row, PackedLatent) else _plain(row, page_size)
     return _region(fields, pages, layer_ids, page_size)
-
-
-def index_region(
-    pages: Sequence[Tensor], layer_ids: tuple[int, ...], index_page_size: int, index_head_dim: int
-) -> BufferRegion:
-    """The region of index pages `[pages, bytes]`: all keys of the page, then all scales."""
-    keys = row_major("float8_e4m3fn", ("token", index_page_size), ("dim", index_head_dim))
-    scales = row_major("float32", ("token", index_page_size))
-    fields = (
-        Field("index_key", "float8_e4m3fn", keys),
-        Field("scale", "float32", scales, offset=index_page_size * index_head_dim),
-    )
-    return _region(fields, pages, layer_ids, index_page_size)
 
 
 def tail_region(

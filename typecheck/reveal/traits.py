@@ -123,6 +123,7 @@ def index_scheme(value: IndexScheme) -> None:
         case (
             "none"
             | "dsa_fp8_scale"
+            | "dsa_fp8_scale_preshuffled"
             | "npu_bf16"
             | "npu_int8_scale"
             | "sparse_k"

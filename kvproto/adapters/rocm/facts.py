@@ -15,6 +15,7 @@ GFX942 = PlatformCapabilities(
     fp8_variant="e4m3fnuz",
     default_page_size=64,
     dsa_rows=("raw",),
+    index_layout="preshuffled",
 )
 """MI300: fp8 without negative zero, whose bytes mean other numbers than those of e4m3fn."""
 

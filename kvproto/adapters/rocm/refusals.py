@@ -15,6 +15,7 @@ __all__ = ["refusal"]
 
 _HEAD_LAYOUTS = ("nhd", "vectorized_5d")
 _SCHEMES = ("none", "fp8_scaled")
+_TILE = 16
 
 
 def refusal(request: object, fp8: Fp8Variant) -> str:
@@ -22,7 +23,9 @@ def refusal(request: object, fp8: Fp8Variant) -> str:
     match request:
         case MHALeafRequest():
             return _layout(request) or _elements(request, fp8)
-        case MLALeafRequest() | SparseIndexLeafRequest() | DSALeafRequest():
+        case DSALeafRequest():
+            return _elements(request, fp8) or _index_pages(request)
+        case MLALeafRequest() | SparseIndexLeafRequest():
             return _elements(request, fp8)
         case _:  # a caller may know more kinds of requests than there are of leaves
             return f"{type(request).__name__} is no platform's to build"
@@ -49,9 +52,26 @@ def _elements(request: LeafRequest, fp8: Fp8Variant) -> str:
     return ""
 
 
+def _index_pages(request: DSALeafRequest) -> str:
+    """In tiles, or one key a page, which is where both layouts are the same."""
+    keys = request.index_page_size
+    if request.index_layout == "preshuffled" or keys == 1:
+        return ""
+    tiled = "ask for 'preshuffled'" if keys % _TILE == 0 else f"ask for pages of 1 or {_TILE} keys"
+    return (
+        f"index_layout={request.index_layout!r} in pages of {keys} index keys: they are read in "
+        f"tiles of {_TILE} keys, or from pages of one; {tiled}"
+    )
+
+
 def _stored(request: LeafRequest) -> dict[str, str]:
     """What elements of the leaf mean, by the field of the request that says so."""
     stored = {"dtype": str(request.dtype)}
-    if isinstance(request, SparseIndexLeafRequest):
-        stored["index_dtype"] = str(request.stored_index_dtype)
+    match request:
+        case SparseIndexLeafRequest():
+            stored["index_dtype"] = str(request.stored_index_dtype)
+        case DSALeafRequest():
+            stored["index_dtype"] = f"torch.{request.index_element}"
+        case _:
+            pass
     return stored

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kvproto.protocols import HostCopyable, IndexerCapable, KVPool, Movable
+from kvproto.protocols import DeclaresRegions, HostCopyable, IndexerCapable, KVPool, Movable
 
 from ..broken import LawBroken
 from ..latent_bench import LatentBench, has_index_keys, has_own_index_keys, shares_a_choice
@@ -91,7 +91,8 @@ def write_read(bench: LatentBench) -> None:
     IndexerCapable,
     applies=has_index_keys,
     needs=_LAYERS,
-    check="a page is all its keys, then all its scales: 132 bytes a token of 128, 8448 for 64",
+    check="a page is all its keys, then all its scales: 132 bytes a token of 128, 8448 for 64; "
+    "preshuffled, byte d of key t is at [t // 16, d // 16, t % 16, d % 16] of the keys",
 )
 def page_layout(bench: LatentBench) -> None:
     """The buffer's pages hold the keys of their tokens, then the scales, as kernels read them."""
@@ -106,9 +107,41 @@ def page_layout(bench: LatentBench) -> None:
     expected[1:, width:] = scales.unsqueeze(1).view(torch.uint8)
     by_page = expected.view(-1, page, width + 4)
     for number, (got, tokens) in enumerate(zip(buffer, by_page, strict=True)):
-        wanted = torch.cat([tokens[:, :width].flatten(), tokens[:, width:].flatten()])
-        call = f"bytes of index page {number}: {page} keys of {width}, then {page} scales"
+        keys = tokens[:, :width]
+        if tile := bench.index_tile:
+            keys = keys.reshape(page // tile, tile, width // tile, tile).transpose(1, 2)
+        wanted = torch.cat([keys.flatten(), tokens[:, width:].flatten()])
+        tiled = f" in tiles of {tile}" if tile else ""
+        call = f"bytes of index page {number}: {page} keys of {width}{tiled}, then {page} scales"
         bench.expect_same(call, got.unsqueeze(1), wanted.unsqueeze(1), "byte")
+
+
+@law(
+    "indexer.variant",
+    IndexerCapable,
+    DeclaresRegions,
+    applies=has_index_keys,
+    needs=("indexer.write-read",),
+    check="keep the fp8 type of the keys beside their pages, and compare what is given with it",
+)
+def variant(bench: LatentBench) -> None:
+    """The region of index keys names the fp8 that was asked for, and keys of another are refused.
+
+    A byte of e4m3fn is twice the number that it is in e4m3fnuz; as uint8 keys are their bytes.
+    """
+    regions = [r for r in bench.pool.buffer_regions() if r.fields[0].name == "index_key"]
+    element = str(bench.index_dtype).removeprefix("torch.")
+    told = {region.field("index_key").element for region in regions}
+    bench.expect("buffer_regions(): element of index_key", expected={element}, got=told)
+    both = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
+    keys, scales = bench.index_rows(2)
+    for other in {*both, torch.float8_e5m2} - {bench.index_dtype}:
+        write = partial(bench.write_index, torch.tensor([1, 2]), keys.view(other), scales)
+        bench.expect_raises(f"set_index_k_scale_buffer(keys of {other})", write, ValueError)
+    bench.expect_index("set_index_k_scale_buffer, after it raised", {})
+    bench.write_index(torch.tensor([1, 2]), keys.view(torch.uint8), scales)
+    rows = {i + 1: (keys[i], float(scales[i])) for i in range(2)}
+    bench.expect_index("set_index_k_scale_buffer(keys as uint8)", rows)
 
 
 @law(
@@ -124,7 +157,7 @@ def inputs(bench: LatentBench) -> None:
     bench.write_index(torch.empty(0, dtype=torch.int64), keys[:0], scales[:0])
     bench.expect_index("set_index_k_scale_buffer(loc=[])", {})
     raw = keys.view(torch.uint8)
-    apart = torch.cat([raw, raw], dim=1)[:, : raw.shape[1]].view(torch.float8_e4m3fn)
+    apart = torch.cat([raw, raw], dim=1)[:, : raw.shape[1]].view(bench.index_dtype)
     spread = scales.repeat_interleave(2)[::2]
     loc = torch.tensor([1, 9, 2, 9, 3, 9])[::2]
     for column in (spread, spread.unsqueeze(1)):
@@ -302,7 +335,7 @@ def host_copy(bench: LatentBench) -> None:
     source, target = [last, 1], [2, last - 1]
     before = {i: bench.oracle.index(i) for i in bench.index_layers}
     copy = bench.pool.get_cpu_copy(torch.tensor(source), mamba_indices=None, req_pool_index=0)
-    blank = torch.zeros(2, bench.index_head_dim, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    blank = torch.zeros(2, bench.index_head_dim, dtype=torch.uint8).view(bench.index_dtype)
     for layer_id in bench.index_layers:
         bench.write_index(torch.tensor(source), blank, torch.zeros(2), layer_id)
     bench.pool.load_cpu_copy(copy, torch.tensor(target), mamba_indices=None, req_pool_index=0)

@@ -19,6 +19,8 @@ from .sync_free import run_traced
 
 _RINGS = (*OWNED, "kpool.rings")
 _DECODE = "kpool_decode_update_index_cache"
+PEAKS = {torch.float8_e4m3fn: 448.0, torch.float8_e4m3fnuz: 224.0}
+"""What the largest element of a weighed key becomes."""
 _ERRORS = (ValueError, IndexError, KeyError)
 
 
@@ -122,14 +124,14 @@ def round_scale(bench: LatentBench) -> None:
         decode(bench, layer_id, [Decoded(1, position)], round_scale=True)
     slot, key = Decoded(1, last).index_slot(bench), pooled(bench, 1, last)
     keys, scales = bench.oracle.index(layer_id)
-    least = float(key.abs().max()) / 448
+    least = float(key.abs().max()) / PEAKS[bench.index_dtype]
     exponent = torch.tensor(float(scales[slot])).log2()
     fits = (
         bool(exponent == exponent.round()) and least * 0.99 <= float(scales[slot]) <= 2.02 * least
     )
-    call = f"{_DECODE}(round_scale=True): scale {float(scales[slot])} for a peak of {least} * 448"
+    call = f"{_DECODE}(round_scale=True): scale {float(scales[slot])} for a least one of {least}"
     bench.expect(call, expected=True, got=fits)
-    _expect_near(call, keys[slot].view(torch.float8_e4m3fn).double() * scales[slot], key)
+    _expect_near(call, keys[slot].view(bench.index_dtype).double() * scales[slot], key)
 
 
 @law(
@@ -275,7 +277,7 @@ def group_copy(bench: LatentBench) -> None:
     before = {i: bench.oracle.index(i) for i in bench.index_layers}
     by = [[slot * group + i for slot in slots for i in range(group)] for slots in (source, target)]
     copy = bench.pool.get_cpu_copy(torch.tensor(by[0]), mamba_indices=None, req_pool_index=0)
-    blank = torch.zeros(2, bench.index_head_dim, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    blank = torch.zeros(2, bench.index_head_dim, dtype=torch.uint8).view(bench.index_dtype)
     for layer_id in bench.index_layers:
         bench.write_index(torch.tensor(source), blank, torch.zeros(2), layer_id)
     bench.pool.load_cpu_copy(copy, torch.tensor(by[1]), mamba_indices=None, req_pool_index=0)
@@ -341,11 +343,12 @@ def _expect_pooled(bench: LatentBench, call: str, layer_id: int, due: dict[int, 
     written = sorted(int(slot) for slot in filled)
     bench.expect(f"{call}: index slots with a key", expected=sorted(due), got=written)
     for slot, key in due.items():
-        least = float(key.abs().max()) / 448
+        peak = PEAKS[bench.index_dtype]
+        least = float(key.abs().max()) / peak
         if abs(float(scales[slot]) / least - 1) > 0.01:
             got = f"{float(scales[slot])} at slot {slot}"
-            raise LawBroken(f"{call}: scale", expected=f"{least}, a peak over 448", got=got)
-        _expect_near(call, keys[slot].view(torch.float8_e4m3fn).double() * scales[slot], key)
+            raise LawBroken(f"{call}: scale", expected=f"{least}, a peak over {peak}", got=got)
+        _expect_near(call, keys[slot].view(bench.index_dtype).double() * scales[slot], key)
 
 
 def _expect_near(call: str, got: Tensor, key: Tensor) -> None:

@@ -71,6 +71,9 @@ def replication(bench: KVBench) -> None:
             )
 
 
+_FP8_KEYS = ("dsa_fp8_scale", "dsa_fp8_scale_preshuffled")
+
+
 @law(
     "traits.index",
     DeclaresTraits,
@@ -84,6 +87,9 @@ def index(bench: KVBench) -> None:
     bench.expect(
         "pool_traits.index_scheme != 'none'", expected=keyed, got=traits.index_scheme != "none"
     )
+    if traits.index_scheme in _FP8_KEYS and isinstance(bench.request, DSALeafRequest):
+        expected = _FP8_KEYS[bench.request.index_layout == "preshuffled"]
+        bench.expect("pool_traits.index_scheme", expected=expected, got=traits.index_scheme)
     if keyed or not supports(bench.pool, StateTransferable):
         expected = "kv_pages" if keyed else "none"
         bench.expect(

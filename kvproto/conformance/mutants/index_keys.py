@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -52,6 +53,32 @@ class KeepsEachScaleBesideItsKey(DSALeaf):
         rows = torch.cat(parts, dim=1)
         pages = self.index_k_with_scale_buffer[self._layers.local(layer_id)]
         store_rows(pages.view(-1, rows.shape[1]), loc, rows)
+
+
+@mutant("indexer.page-layout", serves=DSALeafRequest)
+class KeepsPreshuffledKeysInRows(DSALeaf):
+    def __init__(self, **given: Any) -> None:
+        changed: dict[str, Any] = given | {"index_layout": "token_rows"}
+        super().__init__(**changed)
+
+
+@mutant("indexer.variant", source="vllm-project/vllm#45720", serves=DSALeafRequest)
+class TakesEveryIndexKeyForE4m3fn(DSALeaf):
+    def __init__(self, **given: Any) -> None:
+        changed: dict[str, Any] = given | {"index_dtype": None}
+        super().__init__(**changed)
+
+    def set_index_k_scale_buffer(
+        self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor
+    ) -> None:
+        super().set_index_k_scale_buffer(layer_id, loc, index_k.view(torch.uint8), index_k_scale)
+
+
+@mutant("traits.index", serves=DSALeafRequest)
+class CallsPreshuffledKeysRows(DSALeaf):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.pool_traits = replace(self.pool_traits, index_scheme="dsa_fp8_scale")
 
 
 @mutant("indexer.inputs", source="sgl-project/sglang#38178", serves=DSALeafRequest)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from kvproto.protocols import DSALeafRequest, Layout, MLALeafRequest
+from kvproto.protocols import DSALeafRequest, IndexLayout, Layout, MLALeafRequest
 
 from .spec import Spec
 
 __all__ = ["LATENT_SPECS"]
+
+FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
 
 
 def _mla(
@@ -62,16 +64,21 @@ def _dsa(
     pages: int = 3,
     group: int = 1,
     tails: tuple[int, int] | None = None,
+    keys: tuple[torch.dtype, IndexLayout] | None = None,
 ) -> Spec:
     rank, rope, index = widths
+    element, layout = keys or (torch.float8_e4m3fn, "token_rows")
+    raw = element == torch.float8_e4m3fnuz
     request = DSALeafRequest(
         size=pages * page_size,
         page_size=page_size,
-        dtype=torch.float8_e4m3fn if packed else torch.bfloat16,
-        quant_scheme="dsa_fp8_packed" if packed else "none",
+        dtype=element if packed or raw else torch.bfloat16,
+        quant_scheme="dsa_fp8_packed" if packed else "fp8_scaled" if raw else "none",
         kv_lora_rank=rank,
         qk_rope_head_dim=rope,
         index_head_dim=index,
+        index_dtype=None if keys is None else element,
+        index_layout=layout,
         skip_topk_layers=shared,
         index_kpool=group,
         index_kpool_compress=tails is not None,
@@ -118,6 +125,21 @@ LATENT_SPECS: tuple[Spec, ...] = (
         pages=4,
         tails=(5, 3),
     ),
+    _dsa("preshuffled-page32", 32, range(2, 4), widths=(16, 8, 32), keys=(FN, "preshuffled")),
+    _dsa("raw-fnuz-page1", 1, range(2), widths=(16, 8, 32), pages=9, keys=(FNUZ, "token_rows")),
+    _dsa("raw-fnuz-preshuffled-page16", 16, range(1, 3), keys=(FNUZ, "preshuffled")),
+    _dsa(
+        "pooled-fnuz-preshuffled-page64-tails",
+        64,
+        range(3, 5),
+        widths=(16, 8, 32),
+        group=4,
+        tails=(3, 1),
+        keys=(FNUZ, "preshuffled"),
+    ),
     _dsa("no-layers", 64, range(4, 4)),
 )
-"""fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice."""
+"""fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice.
+
+Some index keys lie in tiles, and some are of the fp8 whose numbers rows have then, too.
+"""

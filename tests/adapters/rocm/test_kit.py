@@ -10,6 +10,7 @@ from kvproto.conformance import check_platform, check_pool
 from tests.adapters.rocm.leaves import FN, FNUZ, PLATFORMS, on_each
 
 FACTORIES = {FNUZ: build_gfx942_on_cpu, FN: build_gfx950_on_cpu}
+RAW = ["dsa-raw-fnuz-page1", "dsa-raw-fnuz-preshuffled-page16"]
 LEAVES = {
     "both": [
         "alloc-page64",
@@ -17,10 +18,19 @@ LEAVES = {
         "vectorized-5d-bf16-page16-stage",
         "mla-bf16-page64-stage",
     ],
-    "e4m3fnuz": ["vectorized-5d-fp8-e4m3fnuz-page64", "mla-fp8-e4m3fnuz-page16"],
-    "e4m3fn": ["mha-fp8-e4m3fn-page16", "mla-fp8-e4m3fn-page64"],
+    "e4m3fnuz": ["vectorized-5d-fp8-e4m3fnuz-page64", "mla-fp8-e4m3fnuz-page16", *RAW],
+    "e4m3fn": ["mha-fp8-e4m3fn-page16", "mla-fp8-e4m3fn-page64", "dsa-preshuffled-page32"],
 }
-MODELS = ["gpt_oss-page16-vectorized", "qwen3_moe-page64-fp8", "qwen3_next-page16-vectorized"]
+MODELS = [
+    "gpt_oss-page16-vectorized",
+    "qwen3_moe-page64-fp8",
+    "qwen3_next-page16-vectorized",
+    "deepseek_v32-page64-fp8",
+    "deepseek_v32-page16-stage2",
+    "glm5_next_weighed-page256-one-pool",
+    "minimax_m3_vl-page64-fp8",
+    "deepseek_v3-page64-fp8",
+]
 
 
 @on_each
