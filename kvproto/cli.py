@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_laws(commands)
     _add_plan(commands)
     _add_typecheck(commands)
+    _add_gates(commands)
     return parser
 
 
@@ -166,6 +167,30 @@ def _add_typecheck(commands: Commands) -> None:
     typecheck.set_defaults(run=_typecheck)
 
 
+def _add_gates(commands: Commands) -> None:
+    gates = commands.add_parser(
+        "gates",
+        help="find where code asks who made a pool, and what to ask instead",
+        description="Read every Python file under a path and list the places that ask for a pool's "
+        "class (isinstance, type(x) is ...) or try its members (hasattr, getattr with a default): "
+        "what each asks, which capability or trait answers it, and whether that is exact, needs a "
+        "trait to be declared, or needs a person. Nothing is imported or run. Exit status: 0, or "
+        "1 for more gates than --max or a file that could not be read, 2 the input is at fault.",
+        epilog="example: kvproto gates python/sglang/srt --max 447",
+    )
+    gates.add_argument("path", metavar="PATH", help="a file or a folder")
+    gates.add_argument(
+        "--profile",
+        default="sglang",
+        metavar="NAME|FILE.toml",
+        help="what is known of the code base (default: sglang)",
+    )
+    gates.add_argument("--list", action="store_true", help="print every gate, not only counts")
+    gates.add_argument("--json", metavar="FILE", help="write every gate as JSON")
+    gates.add_argument("--max", type=int, metavar="N", help="fail where there are more gates")
+    gates.set_defaults(run=_gates)
+
+
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         from .conformance.mutants.command import check_mutants
@@ -198,6 +223,12 @@ def _typecheck(arguments: argparse.Namespace) -> int:
     from .typecheck import run
 
     return run(arguments.target, protocols=arguments.protocol)
+
+
+def _gates(arguments: argparse.Namespace) -> int:
+    from .gates.command import run
+
+    return run(arguments)
 
 
 def _refuse(line: str) -> int:

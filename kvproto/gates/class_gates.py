@@ -1,0 +1,150 @@
+"""Finds where a class is asked for: calls, comparisons, tables keyed by class, class patterns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .class_values import ClassValues
+from .found import Found
+from .scopes import Assigned, Scope
+
+__all__ = ["class_gates"]
+
+_COMPARED = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
+_CONTAINED = (ast.In, ast.NotIn)
+
+
+def class_gates(node: ast.AST, scope: Scope, values: ClassValues) -> Iterator[Found]:
+    """The class gates whose outermost node this is; at most one, but for comparisons in chains."""
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass" as kind), args=[asked, classes]):
+            names = values.all_of(classes, scope)
+            if names and scope.look_up(kind) is None:
+                yield Found(node=node, kind=kind, operand=asked, classes=names)
+        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
+            yield from _dispatch(node, table, key, scope, values)
+        case ast.Subscript(value=table, slice=key):
+            yield from _dispatch(node, table, key, scope, values)
+        case ast.Compare():
+            yield from _comparisons(node, scope, values)
+        case ast.Match(subject=subject, cases=cases):
+            for case in cases:
+                for pattern in ast.walk(case.pattern):
+                    if isinstance(pattern, ast.MatchClass):
+                        yield from _pattern(pattern, subject, scope, values)
+        case _:
+            pass
+
+
+def _pattern(
+    pattern: ast.MatchClass, subject: ast.expr, scope: Scope, values: ClassValues
+) -> Iterator[Found]:
+    if name := values.named(pattern.cls, scope):
+        yield Found(node=pattern, kind="match", operand=subject, classes=(name,))
+
+
+def _dispatch(
+    node: ast.Call | ast.Subscript,
+    table: ast.expr,
+    key: ast.expr,
+    scope: Scope,
+    values: ClassValues,
+) -> Iterator[Found]:
+    asked = _typed(key, scope)
+    written = _written(table, scope)
+    if asked is None or not isinstance(written, ast.Dict):
+        return
+    keys = [name for k in written.keys if k and (name := values.named(k, scope))]
+    if keys:
+        yield Found(node=node, kind="dispatch", operand=asked, classes=tuple(dict.fromkeys(keys)))
+
+
+def _comparisons(node: ast.Compare, scope: Scope, values: ClassValues) -> Iterator[Found]:
+    left = node.left
+    for operator, right in zip(node.ops, node.comparators, strict=True):
+        if isinstance(operator, _COMPARED):
+            found = _compared(node, left, right, scope, values)
+            yield from found or _compared(node, right, left, scope, values)
+        elif isinstance(operator, _CONTAINED):
+            yield from _contained(node, left, right, scope, values)
+        left = right
+
+
+def _compared(
+    node: ast.Compare, asked: ast.expr, other: ast.expr, scope: Scope, values: ClassValues
+) -> list[Found]:
+    if name := values.named(other, scope):
+        return [_against(node, asked, (name,), scope)]
+    if (name := _class_name(other, values)) and (typed := _name_of_type(asked, scope)) is not None:
+        return [Found(node=node, kind="class-name", operand=typed, classes=(name,))]
+    match asked, other:
+        case ast.Attribute(value=mine, attr=method), ast.Attribute(value=base, attr=same):
+            name = values.named(base, scope)
+            typed = _typed(mine, scope)
+            if name and typed is not None and method == same:
+                return [Found(node=node, kind="method-is", operand=typed, classes=(name,))]
+        case _:
+            pass
+    return []
+
+
+def _contained(
+    node: ast.Compare, asked: ast.expr, others: ast.expr, scope: Scope, values: ClassValues
+) -> Iterator[Found]:
+    written = _written(others, scope)
+    if isinstance(written, ast.Tuple | ast.List | ast.Set):
+        strings = [name for part in written.elts if (name := _class_name(part, values))]
+        typed = _name_of_type(asked, scope)
+        if strings and typed is not None:
+            yield Found(node=node, kind="class-name", operand=typed, classes=tuple(strings))
+    if isinstance(written, ast.Dict):
+        listed = [name for k in written.keys if k and (name := values.named(k, scope))]
+        if listed and (typed := _typed(asked, scope)) is not None:
+            yield Found(node=node, kind="dispatch", operand=typed, classes=tuple(listed))
+    elif names := values.all_of(others, scope):
+        yield _against(node, asked, names, scope)
+
+
+def _against(node: ast.Compare, asked: ast.expr, names: tuple[str, ...], scope: Scope) -> Found:
+    typed = _typed(asked, scope)
+    if typed is None:
+        return Found(node=node, kind="class-is", operand=asked, classes=names)
+    return Found(node=node, kind="type-is", operand=typed, classes=names)
+
+
+def _typed(expression: ast.expr, scope: Scope) -> ast.expr | None:
+    """What is asked in `type(pool)`, `pool.__class__`, or a name that was assigned one of these."""
+    match _written(expression, scope):
+        case ast.Call(func=ast.Name(id="type"), args=[asked]):
+            return asked
+        case ast.Attribute(value=asked, attr="__class__"):
+            return asked
+        case _:
+            return None
+
+
+def _name_of_type(expression: ast.expr, scope: Scope) -> ast.expr | None:
+    match expression:
+        case ast.Attribute(value=typed, attr="__name__" | "__qualname__"):
+            return _typed(typed, scope)
+        case _:
+            return None
+
+
+def _class_name(expression: ast.expr, values: ClassValues) -> str | None:
+    match expression:
+        case ast.Constant(value=str(name)) if name in values.profile.classes:
+            return name
+        case _:
+            return None
+
+
+def _written(expression: ast.expr, scope: Scope) -> ast.expr:
+    """The value of a name that is assigned once, else the expression itself."""
+    if not isinstance(expression, ast.Name):
+        return expression
+    found = scope.look_up(expression.id)
+    if found is None or len(found[1]) != 1 or not isinstance(found[1][0], Assigned):
+        return expression
+    return found[1][0].value

@@ -1,0 +1,108 @@
+"""Profiles as TOML; every mistake is one line that names the file and the key."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from kvproto._bad_input import BadInput
+
+from .profile import NotAPool, Override, Profile
+from .rule_table import RuleTable
+from .toml_table import Table
+
+__all__ = ["built_in_profiles", "load_profile"]
+
+_POOLS = ("package", "covers", "operands", "pool_of_file", "not_a_pool")
+_KEYS = frozenset((*_POOLS, "classes", "exact", "attributes", "override", "hot", "modules"))
+
+
+@cache
+def load_profile(name: str) -> Profile:
+    """A built-in profile by name, or the one in a file whose name ends in `.toml`.
+
+    :raises BadInput: for a name that is neither, and for the first mistake in the file.
+    """
+    if name in built_in_profiles():
+        text = (resources.files("kvproto.gates") / "profiles" / f"{name}.toml").read_text("utf-8")
+        return _profile(f"profile {name}", name, text)
+    if not name.endswith(".toml"):
+        known = ", ".join(built_in_profiles())
+        raise BadInput(f"--profile {name}: neither a profile ({known}) nor a file named *.toml")
+    try:
+        text = Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--profile {name}: cannot be read: {error}") from None
+    return _profile(name, Path(name).stem, text)
+
+
+def built_in_profiles() -> list[str]:
+    """The profiles that are shipped."""
+    folder = resources.files("kvproto.gates") / "profiles"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name[-5:] == ".toml")
+
+
+def _profile(where: str, name: str, text: str) -> Profile:
+    try:
+        top = Table(where, "", tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{where}: {error}") from None
+    top.only(_KEYS)
+    modules = {key: top.table("modules").text(key) for key in top.table("modules")}
+    rules = RuleTable(modules)
+    profile = Profile(
+        name=name,
+        package=top.text("package"),
+        covers=top.text("covers"),
+        operands=frozenset(top.texts("operands")),
+        classes={name: rules.of_class(table) for name, table in _tables(top, "classes")},
+        exact={name: rules.of_class(table) for name, table in _tables(top, "exact")},
+        attributes={
+            name: rules.of_attribute(table, name) for name, table in _tables(top, "attributes")
+        },
+        pools_of_files=tuple(_pair(table, "operand") for table in top.tables("pool_of_file")),
+        not_pools=tuple(_not_a_pool(table) for table in top.tables("not_a_pool")),
+        overrides=tuple(_override(table, rules) for table in top.tables("override")),
+        hot=tuple(_pair(table, "scope") for table in top.tables("hot")),
+        modules=modules,
+    )
+    for override in profile.overrides:
+        for unknown in sorted(set(override.classes or ()) - set(profile.classes)):
+            raise BadInput(f"{where}: override of {override.file}: no class {unknown} in [classes]")
+    return profile
+
+
+def _tables(top: Table, key: str) -> list[tuple[str, Table]]:
+    parent = top.table(key)
+    return [(name, parent.table(name)) for name in parent]
+
+
+def _not_a_pool(table: Table) -> NotAPool:
+    table.only({"file", "operand", "why"})
+    return NotAPool(file=table.text("file"), operand=table.text("operand"), why=table.text("why"))
+
+
+def _pair(table: Table, key: str) -> tuple[str, str]:
+    table.only({"file", key})
+    return table.text("file"), table.text(key)
+
+
+def _override(table: Table, rules: RuleTable) -> Override:
+    classes = tuple(table.texts("classes")) if "classes" in table else None
+    attribute = table.text("attribute") if "attribute" in table else None
+    answered = table.without({"file", "scope", "classes", "attribute", "operand", "why"})
+    return Override(
+        file=_optional(table, "file"),
+        scope=_optional(table, "scope"),
+        classes=classes,
+        attribute=attribute,
+        operand=_optional(table, "operand"),
+        rule=rules.of_attribute(answered, attribute) if attribute else rules.of_class(answered),
+        why=table.text("why"),
+    )
+
+
+def _optional(table: Table, key: str) -> str | None:
+    return table.text(key) if key in table else None

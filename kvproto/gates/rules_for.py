@@ -1,0 +1,73 @@
+"""Which rule of a profile a gate falls under."""
+
+from __future__ import annotations
+
+from .answers import AllOf, Answer, AnyOf, Person
+from .files import file_is
+from .found import Found, Place
+from .gate import EXACT_KINDS
+from .profile import Override, Profile, Rule
+
+__all__ = ["rule_for"]
+
+_BY_HAND = {
+    "issubclass": "a class is asked before there is a pool: what a vendor's class must offer",
+    "class-is": "a class object is compared: what the one class has that others lack",
+    "class-name": "a class is told by the letters of its name",
+    "dispatch": "a table is keyed by class: who registers what a vendor's pool needs",
+    "match": "a class pattern also takes the object apart",
+    "method-is": "a method is told by who defined it: the class declares what it does instead",
+}
+"""Kinds that no default answers: only an override says what the place wants."""
+
+
+def rule_for(
+    found: Found, place: Place, file: str, operand: str, profile: Profile
+) -> tuple[Rule, str]:
+    """The rule, and why this place has one of its own (empty where it has not)."""
+    for override in profile.overrides:
+        if _fits(override, found, place, file, operand):
+            return override.rule, override.why
+    if found.attribute is not None:
+        unknown = Person(f"the profile has no answer for {found.attribute}")
+        return profile.attributes.get(found.attribute, Rule("?", unknown)), ""
+    return _of_classes(found, profile), ""
+
+
+def _fits(override: Override, found: Found, place: Place, file: str, operand: str) -> bool:
+    return (
+        (override.file is None or file_is(file, override.file))
+        and found.kind not in _BY_HAND
+        and override.scope in (None, place.scope)
+        and (override.classes is None or set(override.classes) == set(found.classes))
+        and override.attribute == found.attribute
+        and override.operand in (None, operand)
+    )
+
+
+def _of_classes(found: Found, profile: Profile) -> Rule:
+    asks = "; or ".join(dict.fromkeys(profile.classes[name].asks for name in found.classes))
+    if found.kind in _BY_HAND:
+        return Rule(asks, Person(_BY_HAND[found.kind]))
+    if found.kind in EXACT_KINDS:
+        missing = [name for name in found.classes if name not in profile.exact]
+        if missing:
+            why = f"the very class {missing[0]}, without its subclasses: which facts set it apart"
+            return Rule(asks, Person(why))
+        exact = [profile.exact[name] for name in found.classes]
+        return Rule("; or ".join(rule.asks for rule in exact), _any([r.answer for r in exact]))
+    return Rule(asks, _any([profile.classes[name].answer for name in found.classes]))
+
+
+def _any(answers: list[Answer]) -> Answer:
+    options: list[AllOf] = []
+    for answer in answers:
+        match answer:
+            case AllOf():
+                options.append(answer)
+            case AnyOf(options=more):
+                options.extend(more)
+            case _:
+                return answer
+    distinct = tuple(dict.fromkeys(options))
+    return distinct[0] if len(distinct) == 1 else AnyOf(distinct)

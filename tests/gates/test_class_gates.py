@@ -1,0 +1,115 @@
+"""Every way of asking for a class is found, and what only looks like one is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvproto.gates import Profile, gates_of
+from tests.gates.small_profile import scanned
+
+ASKED = [
+    ("isinstance(pool, Pair)", "isinstance", "pool", "Pair"),
+    ("isinstance(self.a.pool, (Pair, Heads))", "isinstance", "self.a.pool", "Pair|Heads"),
+    ("isinstance(pool, Pair | Latent)", "isinstance", "pool", "Pair|Latent"),
+    ("isinstance(pools[0], (Pair, (Heads, int)))", "isinstance", "pools[0]", "Pair|Heads"),
+    ("not isinstance(x, Pair)", "isinstance", "x", "Pair"),
+    ("any(isinstance(p, Pair) for p in pools)", "isinstance", "p", "Pair"),
+    ("issubclass(cls, Heads)", "issubclass", "cls", "Heads"),
+    ("type(pool) is Pair", "type-is", "pool", "Pair"),
+    ("type(pool) is not Pair", "type-is", "pool", "Pair"),
+    ("type(pool) == Pair", "type-is", "pool", "Pair"),
+    ("Pair == type(pool)", "type-is", "pool", "Pair"),
+    ("pool.__class__ is Pair", "type-is", "pool", "Pair"),
+    ("type(pool) in (Pair, Heads)", "type-is", "pool", "Pair|Heads"),
+    ("type(pool) not in {Pair}", "type-is", "pool", "Pair"),
+    ("chosen is Heads", "class-is", "chosen", "Heads"),
+    ("chosen in [Heads, Pair]", "class-is", "chosen", "Heads|Pair"),
+    ("type(pool).__name__ == 'Pair'", "class-name", "pool", "Pair"),
+    ("'Pair' == pool.__class__.__name__", "class-name", "pool", "Pair"),
+    ("type(pool).__name__ in ('Pair', 'Other')", "class-name", "pool", "Pair"),
+    ("{Pair: 1, Heads: 2}[type(pool)]", "dispatch", "pool", "Pair|Heads"),
+    ("{Pair: 1}.get(type(pool), 0)", "dispatch", "pool", "Pair"),
+    ("type(pool) in {Pair: 1}", "dispatch", "pool", "Pair"),
+    ("type(pool).get is Pair.get", "method-is", "pool", "Pair"),
+]
+
+
+@pytest.mark.parametrize(("source", "kind", "operand", "classes"), ASKED)
+def test_a_class_is_asked_for(
+    source: str, kind: str, operand: str, classes: str, engine: Profile
+) -> None:
+    found = [(g.kind, g.operand, "|".join(g.classes)) for g in scanned(source, engine)]
+    assert found == [(kind, operand, classes)]
+
+
+BOUND = [
+    ("BOTH = (Pair, Heads)\nisinstance(p, BOTH)", "Pair|Heads"),
+    ("def f():\n    return isinstance(p, BOTH)\nBOTH = (Pair, Heads)", "Pair|Heads"),
+    ("BOTH = (Pair,)\nALL = BOTH + (Heads,)\nisinstance(p, ALL)", "Pair|Heads"),
+    ("BOTH = (Pair,)\nisinstance(p, (*BOTH, Heads))", "Pair|Heads"),
+    ("from typing import Union\nisinstance(p, Union[Pair, Heads])", "Pair|Heads"),
+    ("OF = {'a': Pair, 'b': Heads}\nbase = OF[kind]\nisinstance(p, base)", "Pair|Heads"),
+    ("OF: dict[str, type] = {'a': Pair}\nissubclass(p, OF.get(kind))", "Pair"),
+    ("kind = Pair if x else Heads\nisinstance(p, kind)", "Pair|Heads"),
+    ("import engine.pools as ep\nisinstance(p, ep.Heads)", "Heads"),
+    ("import engine.pools\nisinstance(p, engine.pools.Heads)", "Heads"),
+    ("from engine import pools\nisinstance(p, pools.Heads)", "Heads"),
+    ("from engine.pools import Heads as H\nisinstance(p, H)", "Heads"),
+    ("from .pools import Heads as H\nisinstance(p, H)", "Heads"),
+    ("def f():\n    from engine.pools import Heads as H\n    return isinstance(p, H)", "Heads"),
+    ("kind = type(p)\nif kind is Heads: pass", "Heads"),
+    ("match p:\n    case Pair(full=x): pass\n    case [Heads()]: pass", "Pair,Heads"),
+]
+
+
+@pytest.mark.parametrize(("source", "classes"), BOUND)
+def test_names_are_followed(source: str, classes: str, engine: Profile) -> None:
+    found = [",".join("|".join(g.classes) for g in scanned(source, engine))]
+    assert found == [classes]
+
+
+NOT_ASKED = [
+    "pool = Pair(1)",
+    "def f(pool: Pair) -> Heads: ...",
+    "isinstance(pool, int)",
+    "isinstance(pool, Pair.State)",
+    "chosen is None",
+    "chosen = Pair if a else Heads\nchosen is None",
+    "def f(Pair):\n    return isinstance(p, Pair)",
+    "def isinstance(a, b): ...\nisinstance(p, Pair)",
+    "{Pair: 1}['a']",
+    "x.get(type(pool))",
+    "# isinstance(pool, Pair)",
+    "'isinstance(pool, Pair)'",
+    "type(pool).__name__ == 'Other'",
+]
+
+
+@pytest.mark.parametrize("source", NOT_ASKED)
+def test_what_asks_for_no_pool_class(source: str, engine: Profile) -> None:
+    assert scanned(source, engine) == []
+
+
+def test_a_class_of_the_same_name_from_elsewhere_is_none(engine: Profile) -> None:
+    assert gates_of("from other import Pair\nisinstance(p, Pair)", "engine/a.py", engine) == []
+
+
+def test_a_class_that_the_module_defines_is_one(engine: Profile) -> None:
+    source = "class Pair: ...\nisinstance(p, Pair)"
+    assert [g.classes for g in gates_of(source, "engine/pools.py", engine)] == [("Pair",)]
+
+
+def test_where_it_stands(engine: Profile) -> None:
+    source = (
+        "from typing import TYPE_CHECKING\n"
+        "class Consumer:\n"
+        "    def ask(self, p):\n"
+        "        if TYPE_CHECKING:\n"
+        "            assert isinstance(p, Heads), 'rows'\n"
+        "        else:\n"
+        "            isinstance(p, Pair)\n"
+    )
+    first, second = scanned(source, engine)
+    assert (first.scope, first.line, first.column) == ("Consumer.ask", 6, 20)
+    assert (first.asserted, first.typing_only) == (True, True)
+    assert (second.asserted, second.typing_only) == (False, False)

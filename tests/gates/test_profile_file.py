@@ -1,0 +1,68 @@
+"""A profile is read whole, or refused in one line that names the file and the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvproto._bad_input import BadInput
+from kvproto.gates import load_profile
+from tests.gates.small_profile import TOML, profile_of
+
+WRONG = [
+    ("nonsense", "engine.toml: Expected '=' after a key"),
+    (TOML.replace('package = "engine"', ""), "engine.toml: package: is missing"),
+    (TOML.replace('"engine 1"', "1"), "engine.toml: covers: must be a string"),
+    (TOML.replace('["pool", "get_pool", "allocator"]', "[1]"), "operands: must be a string or"),
+    (TOML + "[speed]", "engine.toml: speed: no such key; there is attributes, classes"),
+    (TOML + "[classes.A]\nasks = 'a'", "classes.A: needs one answer, there is none of"),
+    (
+        TOML + "[classes.A]\ncapability = 'MHARows'\nperson = 'b'",
+        "classes.A: needs one answer, there is person and capability",
+    ),
+    (TOML + "[classes.A]\ncapability = 'Rows'", "classes.A.capability: no capability Rows in"),
+    (TOML + "[classes.A]\ncapability = 'PoolTraits'", "no capability PoolTraits in"),
+    (TOML + "[classes.A]\nperson = 'b'", "classes.A.asks: is missing"),
+    (TOML + "[classes.A]\nask = 'b'\nperson = 'b'", "classes.A.ask: no such key; there is any"),
+    (
+        TOML + "[classes.A]\nasks = 'a'\ntraits = { colour = 'red' }",
+        "classes.A.traits.colour: no such trait; there is kind, layout",
+    ),
+    (
+        TOML + "[classes.A]\nasks = 'a'\ntraits = { kind = 'red' }",
+        "classes.A.traits.kind: 'red' is none of mha, mla",
+    ),
+    (
+        TOML + "[attributes.a]\nmember_of = 'MHARows'",
+        "attributes.a.member_of: MHARows has no a",
+    ),
+    (TOML + "[classes.A]\nmember_of = 'MHARows'", "classes.A.member_of: no such key"),
+    (TOML + "[[override]]\nclasses = ['A']\ncapability = 'MHARows'\nwhy = 'b'", "no class A in"),
+    (TOML + "[[override]]\ncapability = 'MHARows'", "override[1].why: is missing"),
+    (TOML + "[override]", "Cannot declare ('override',) twice"),
+    (TOML.replace("[[not_a_pool]]", "[not_a_pool]"), "must be a list of tables: [[not_a_pool]]"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG)
+def test_mistakes_are_named(text: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as told:
+        profile_of(tmp_path, text)
+    assert line in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_no_such_profile(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="neither a profile \\(sglang\\) nor a file named"):
+        load_profile("engine")
+    with pytest.raises(BadInput, match=r"cannot be read: .*No such file"):
+        load_profile(str(tmp_path / "a.toml"))
+
+
+def test_every_rule_of_the_shipped_profile_has_a_question_of_its_own_words() -> None:
+    profile = load_profile("sglang")
+    rules = [*profile.classes.values(), *profile.exact.values(), *profile.attributes.values()]
+    rules += [override.rule for override in profile.overrides]
+    assert all(rule.asks.endswith("?") for rule in rules)
+    assert len(profile.classes) > 80
