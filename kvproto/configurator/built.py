@@ -14,6 +14,7 @@ from kvproto.protocols import (
     HostCopyable,
     HostMirrorable,
     IndexerCapable,
+    IndexKeyRows,
     KVPool,
     MLALatent,
     Movable,
@@ -49,6 +50,7 @@ class Views:
     page_sharded: PageSharded | None
     latent: MLALatent | None
     indexer: IndexerCapable | None
+    index_rows: IndexKeyRows | None
     movable: Movable | None
     transfer: Transferable | None
     state_transfer: StateTransferable | None
@@ -119,6 +121,7 @@ def views_of(pool: KVPool | DSV4Compressed) -> Views:
         page_sharded=_bound(pool, PageSharded),
         latent=_bound(pool, MLALatent),
         indexer=_bound(pool, IndexerCapable),
+        index_rows=_bound(pool, IndexKeyRows),
         movable=_bound(pool, Movable),
         transfer=_bound(pool, Transferable),
         state_transfer=_bound(pool, StateTransferable),

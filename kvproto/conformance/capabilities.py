@@ -39,6 +39,8 @@ POOL_CAPABILITIES: tuple[type, ...] = (
     p.BlockScaled,
     p.FP4Workspace,
     p.IndexerCapable,
+    p.IndexKeyRows,
+    p.ScaledIndexKeyRows,
     p.KPoolTail,
     p.SparseIndexed,
     p.QSAIndexed,

@@ -8,7 +8,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from kvproto.protocols import BufferRegion, DSALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    BufferRegion,
+    DSALeafRequest,
+    IndexKeyRows,
+    MLALeafRequest,
+    ScaledIndexKeyRows,
+)
 
 from .broken import LawBroken
 from .door_layouts import DoorForm, Rows, form_of
@@ -109,9 +115,16 @@ class LatentBench(KVBench):
 
     @property
     def index_dtype(self) -> torch.dtype:
-        """What an element of an index key means."""
+        """What an index key is stored in."""
         name = self.asked.index_element if isinstance(self.asked, DSALeafRequest) else ""
-        return torch.float8_e4m3fnuz if name == "float8_e4m3fnuz" else torch.float8_e4m3fn
+        found: torch.dtype = getattr(torch, name or "float8_e4m3fn")
+        return found
+
+    @property
+    def index_writer(self) -> str:
+        """The method that index keys are set with."""
+        rows = isinstance(self.pool, IndexKeyRows)
+        return "set_index_k_buffer" if rows else "set_index_k_scale_buffer"
 
     @property
     def index_tile(self) -> int:
@@ -142,21 +155,30 @@ class LatentBench(KVBench):
 
     def slots_of(self, region: BufferRegion) -> int:
         """Index keys may be fewer than tokens."""
-        return self.index_slots if region.fields[0].name == "index_key" else self.slots
+        of_keys = region.fields[0].name in ("index_key", "index_scale")
+        return self.index_slots if of_keys else self.slots
 
     def index_rows(self, n: int, salt: int = 0) -> tuple[Tensor, Tensor]:
-        """`n` fp8 keys and float32 scales, all different."""
+        """`n` keys as they are stored and float32 scales, all different; 0 where keys have none."""
         count = torch.arange(n * self.index_head_dim, dtype=torch.int64).view(n, -1)
         column = torch.arange(n).unsqueeze(1)
         keys = ((count + 11 * column + 3 * salt) % 120 + 1).to(torch.uint8)
+        if self.index_dtype.itemsize > 1:
+            return keys.to(self.index_dtype), torch.zeros(n)
         return keys.view(self.index_dtype), 0.5 + salt + torch.arange(n, dtype=torch.float32)
 
     def write_index(
         self, loc: Tensor, keys: Tensor, scales: Tensor, layer_id: int | None = None
     ) -> None:
-        """`set_index_k_scale_buffer` on a layer, by default the first one with index keys."""
+        """Keys and their scales of a layer, by default the first one with index keys."""
         chosen = self.index_layers[0] if layer_id is None else layer_id
-        self.pool.set_index_k_scale_buffer(chosen, loc, keys, scales)
+        pool: object = self.pool
+        if not isinstance(pool, IndexKeyRows):
+            self.pool.set_index_k_scale_buffer(chosen, loc, keys, scales)
+            return
+        pool.set_index_k_buffer(chosen, loc, keys)
+        if isinstance(pool, ScaledIndexKeyRows):
+            pool.set_index_k_scale_buffer(chosen, loc, scales)
 
     def fill_index(self) -> None:
         """A key and a scale of its own for every slot but 0, in every layer that has some."""
@@ -168,7 +190,8 @@ class LatentBench(KVBench):
         self, call: str, rows: Mapping[int, IndexRow], layer_id: int | None = None
     ) -> None:
         """Exactly these index keys and scales are stored, and every other slot is zero."""
-        keys = torch.zeros(self.index_slots, self.index_head_dim, dtype=torch.uint8)
+        key_bytes = self.index_head_dim * self.index_dtype.itemsize
+        keys = torch.zeros(self.index_slots, key_bytes, dtype=torch.uint8)
         scales = torch.zeros(self.index_slots)
         for slot, (key, scale) in rows.items():
             keys[slot], scales[slot] = key.view(torch.uint8), scale

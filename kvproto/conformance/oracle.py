@@ -85,14 +85,16 @@ class Oracle:
         )
 
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
-        """Index keys of a layer, uint8 `[slots, bytes of a key]`, and their scales, `[slots]`."""
+        """Index keys of a layer, uint8 `[slots, bytes of a key]`, and their scales, `[slots]`.
+
+        Keys that have no scales come with zeros.
+        """
         region = self._region(("index_key",), layer_id)
         if region is None:
             return self._reader.index(layer_id)
         pages = range(region.page_count)
         keys = gather_field(region, region.field("index_key"), layer_id, pages)
-        scales = gather_field(region, region.field("scale"), layer_id, pages)
-        return keys.view(torch.uint8).flatten(1), scales.flatten()
+        return keys.view(torch.uint8).flatten(1), self._index_scales(region, layer_id, pages)
 
     def index_at(self, layer_id: int, slot: int) -> tuple[Tensor, float]:
         """The key bytes and the scale of one slot, without touching the others."""
@@ -101,8 +103,17 @@ class Oracle:
             return self._reader.index_at(layer_id, slot)
         page, token = divmod(slot, region.page_size)
         keys = gather_field(region, region.field("index_key"), layer_id, (page,))
-        scales = gather_field(region, region.field("scale"), layer_id, (page,))
+        scales = self._index_scales(region, layer_id, (page,))
         return keys[token].view(torch.uint8), float(scales[token])
+
+    def _index_scales(self, keyed: BufferRegion, layer_id: int, pages: Sequence[int]) -> Tensor:
+        """The scales of index keys: in their pages, in a region of their own, or none."""
+        beside = self._region(("index_scale",), layer_id)
+        if beside is not None:
+            return gather_field(beside, beside.field("index_scale"), layer_id, pages).flatten()
+        if any(field.name == "scale" for field in keyed.fields):
+            return gather_field(keyed, keyed.field("scale"), layer_id, pages).flatten()
+        return torch.zeros(len(pages) * keyed.page_size)
 
     def tails(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Copies of the rings of keys and scores of a layer, `[rows, ring, width]`."""

@@ -50,7 +50,7 @@ def expected_elements(request: LeafRequest, name: str) -> tuple[str, ...]:
             return ("float8_e8m0fnu",)
         case (("scale" | "key_scale" | "value_scale"), "nvfp4"):
             return ("float8_e4m3fn",)
-        case "scale", _:
+        case (("scale" | "index_scale"), _):
             return ("float32",)
         case "rope", "dsa_fp8_packed":
             return ("bfloat16",)
@@ -66,9 +66,10 @@ def layers_with(request: LeafRequest, name: str) -> list[int]:
             return list(request.index_value_layer_ids)
         case "index_key", SparseIndexLeafRequest():
             return list(request.index_layer_ids)
-        case (("index_key" | "tail_key" | "tail_score"), DSALeafRequest()) if any(
-            request.skip_topk_layers
-        ):
+        case (
+            ("index_key" | "index_scale" | "tail_key" | "tail_score"),
+            DSALeafRequest(),
+        ) if any(request.skip_topk_layers):
             shared = request.skip_topk_layers
             return [i for i, skips in zip(ids, shared, strict=True) if not skips]
         case _:

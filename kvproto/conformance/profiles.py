@@ -72,6 +72,7 @@ PROFILES = (
     Profile("ring composite", ("RequestRingSWA",), (), ("request-ring",), ("composite", *_EYES)),
     Profile("hybrid composite", ("HybridComposite",), (), ("hybrid", "composite"), _EYES),
     Profile("sparse attention", ("IndexerCapable",), (), ("indexer", "kpool"), _EYES),
+    Profile("index key rows", ("IndexKeyRows",), (), ("index-rows",), _EYES),
     Profile("page envelopes", ("PageEnvelope",), (), ("envelope",), _EYES),
     Profile("index rows", ("SparseIndexed",), (), ("sparse",), _EYES),
     Profile(

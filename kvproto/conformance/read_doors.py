@@ -8,7 +8,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from kvproto.protocols import DeclaresTraits, IndexerCapable, KVPool, supports
+from kvproto.protocols import (
+    DeclaresTraits,
+    IndexerCapable,
+    IndexKeyRows,
+    KVPool,
+    ScaledIndexKeyRows,
+    supports,
+)
 
 from .door_layouts import DoorForms, no_form
 from .stored_rows import Side, in_meaning
@@ -46,6 +53,8 @@ class DoorReader:
     def index(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Index keys and scales of a layer."""
         pool = self.pool
+        if isinstance(pool, IndexKeyRows):
+            return _index_rows(pool, layer_id)
         if not isinstance(pool, IndexerCapable):
             raise TypeError(f"{type(pool).__name__} has no index keys")
         pages = pool.get_index_k_with_scale_buffer(layer_id).detach().clone()
@@ -91,3 +100,12 @@ def _in_rows(keys: Tensor) -> Tensor:
     """Keys of whole pages, tile after tile, as rows."""
     tiles = keys.view(-1, keys.shape[1] // _TILE, _TILE, _TILE)
     return tiles.transpose(1, 2).reshape(keys.shape)
+
+
+def _index_rows(pool: IndexKeyRows, layer_id: int) -> tuple[Tensor, Tensor]:
+    """Keys and scales by slot; zeros for the scales of keys that have none."""
+    shown = pool.get_index_k_buffer(layer_id).detach().clone()
+    keys = shown.reshape(-1, pool.index_head_dim).view(torch.uint8)
+    if not isinstance(pool, ScaledIndexKeyRows):
+        return keys, torch.zeros(keys.shape[0])
+    return keys, pool.get_index_k_scale_buffer(layer_id).detach().clone().flatten()

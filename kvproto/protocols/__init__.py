@@ -32,6 +32,7 @@ from .host_copy import HostCopyable
 from .host_layout import HostLayout, HostRegion, HostSpan
 from .host_mirror import HostMirrorable
 from .hybrid import HybridComposite
+from .index_key_rows import IndexKeyRows, ScaledIndexKeyRows
 from .indexer import IndexerCapable
 from .key_only import KeyOnly
 from .kpool_tail import KPoolTail
@@ -47,7 +48,14 @@ from .movable import Movable
 from .page_envelope import PageEnvelope, PageEnvelopeView
 from .page_sharded import PagePlacement, PageShard, PageSharded
 from .paged_allocator import PagedAllocator
-from .platform import DSARows, Platform, PlatformCapabilities, Subsystem
+from .platform import (
+    DSARows,
+    IndexKeys,
+    LatentLayout,
+    Platform,
+    PlatformCapabilities,
+    Subsystem,
+)
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
 from .qsa_requests import QSAPoolRequest
@@ -140,6 +148,8 @@ __all__ = [
     "HybridComposite",
     "HybridPoolRequest",
     "IdSpace",
+    "IndexKeyRows",
+    "IndexKeys",
     "IndexLayout",
     "IndexScheme",
     "IndexerCapable",
@@ -149,6 +159,7 @@ __all__ = [
     "KeyOnly",
     "KeyOnlyLeafRequest",
     "Kind",
+    "LatentLayout",
     "LatentRows",
     "LayerIdReporting",
     "LayerOverrideWrite",
@@ -196,6 +207,7 @@ __all__ = [
     "SWARingAllocatorRequest",
     "SWARingPoolRequest",
     "ScaleLayout",
+    "ScaledIndexKeyRows",
     "ScaledWrite",
     "ShardedAllocator",
     "ShardedAllocatorRequest",

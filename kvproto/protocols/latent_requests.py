@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["DSALeafRequest", "MLALeafRequest", "PageShards"]
 
 _SCALED_TOGETHER = 128
+_SCALE_BYTES = 4
 _TILE = 16
 _INDEX_ELEMENTS: tuple[ElementType, ...] = ("float8_e4m3fn", "float8_e4m3fnuz")
+_PLAIN_ELEMENTS: tuple[ElementType, ...] = ("bfloat16", "float16", "float32")
 _NO_KEYWORDS = ("layout", "skip_topk_layers", "host_to_device_ratio", "page_shards")
 
 
@@ -70,8 +72,9 @@ class DSALeafRequest(RowsRequest):
 
     `quant_scheme` is that of the rows: `none`, `fp8_scaled` for bare fp8 with a scale of 1, or
     `dsa_fp8_packed` for e4m3fn latents with a float32 scale per 128 and bf16 rope. Index keys are
-    of `index_dtype` either way, `float8_e4m3fn` (which None means) or `float8_e4m3fnuz`, and lie in
-    a page as `index_layout` says. `skip_topk_layers` has one flag per layer, True for a layer that
+    of `index_dtype` either way: `float8_e4m3fn` (which None means) or `float8_e4m3fnuz`, which have
+    scales and lie in a page as `index_layout` says, or rows of a wider float without scales.
+    `skip_topk_layers` has one flag per layer, True for a layer that
     reuses the choice of an earlier one and needs no index keys; empty means that every layer has
     its own. `index_kpool` tokens share an index key; where they are several and
     `index_kpool_compress` asks for weighed ones, there are rings of raw keys and scores,
@@ -123,10 +126,10 @@ class DSALeafRequest(RowsRequest):
         self._check_index()
 
     def _check_index(self) -> None:
-        if self.index_element not in _INDEX_ELEMENTS:
+        if self.index_element not in (*_INDEX_ELEMENTS, *_PLAIN_ELEMENTS):
             raise ValueError(
                 f"DSALeafRequest.index_dtype={self.index_dtype}: index keys are "
-                f"{' or '.join(_INDEX_ELEMENTS)}"
+                f"{' or '.join(_INDEX_ELEMENTS)}, or rows of {', '.join(_PLAIN_ELEMENTS)}"
             )
         if self.index_layout == "preshuffled" and (
             self.index_page_size % _TILE or self.index_head_dim % _TILE
@@ -186,6 +189,17 @@ class DSALeafRequest(RowsRequest):
     def has_tails(self) -> bool:
         """Are there rings for the tokens of a request that have no index key yet?"""
         return self.index_kpool > 1 and self.index_kpool_compress
+
+    @property
+    def index_key_bytes(self) -> int:
+        """Bytes of an index key, its scale included."""
+        size = 1 if self.index_dtype is None else self.index_dtype.itemsize
+        return self.index_head_dim * size + (_SCALE_BYTES if self.has_index_scales else 0)
+
+    @property
+    def has_index_scales(self) -> bool:
+        """Whether index keys are quantised; plain ones are rows without a scale."""
+        return self.index_element in _INDEX_ELEMENTS
 
     @property
     def index_page_size(self) -> int:

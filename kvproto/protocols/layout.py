@@ -28,6 +28,7 @@ FieldName = Literal[
     "rope",
     "index_key",
     "index_value",
+    "index_scale",
     "scale",
     "key_scale",
     "value_scale",

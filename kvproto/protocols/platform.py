@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .requests import AllocatorRequest, Declined, LeafRequest
     from .traits import Fp8Variant, IndexLayout
 
-__all__ = ["DSARows", "Platform", "PlatformCapabilities", "Subsystem"]
+__all__ = ["DSARows", "IndexKeys", "LatentLayout", "Platform", "PlatformCapabilities", "Subsystem"]
 
 Subsystem = Literal[
     "unified_buffer", "fused_draft", "compressed_pool", "qsa_pool", "page_shards", "ple_state"
@@ -25,6 +25,12 @@ that builds one says so."""
 
 DSARows = Literal["packed", "raw"]
 """How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
+
+LatentLayout = Literal["latent_rows", "latent_split", "latent_split_nz"]
+"""The layouts of latent rows, see `PoolTraits.layout`."""
+
+IndexKeys = Literal["scaled", "plain"]
+"""Index keys beside latents that are no fp8: quantised with scales, or of the latents' type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +45,15 @@ class PlatformCapabilities:
     """Tokens of a page where a deployment asks for no number: what its attention kernels prefer."""
     registration_alignment: int = 1
     """Bytes to which start and length of a buffer registered for transfer must be aligned."""
+    latent_layout: LatentLayout = "latent_rows"
+    """How its kernels read latent rows."""
     dsa_rows: tuple[DSARows, ...] = ("packed", "raw")
     """fp8 rows beside index keys that its kernels read, the preferred first; packed ones are
     e4m3fn."""
     index_layout: IndexLayout = "token_rows"
     """How its kernels read index keys beside latents, on pages of more than one."""
+    index_keys: IndexKeys = "scaled"
+    """Those its kernels read beside latents that are no fp8."""
     subsystems: frozenset[Subsystem] = frozenset()
     """What it offers beyond leaves; a plan that needs another is refused."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bytes_of_pool", "bytes_of_state", "bytes_per_state_slot", "bytes_per_token"]
 
-_INDEX_SCALE_BYTES = 4
-
 ENVELOPE_ALIGNMENT = 32
 """Bytes of which the entry of a token in an envelope is a multiple."""
 
@@ -116,7 +114,7 @@ def bytes_of_pool(request: PoolRequest | SWARingPoolRequest | NoOpLeafRequest) -
 def _index_bytes(request: DSALeafRequest) -> int:
     """Bytes of an index key and its scale, in all layers that have some."""
     keyed = request.layer_num - sum(request.skip_topk_layers)
-    return keyed * (request.index_head_dim + _INDEX_SCALE_BYTES)
+    return keyed * request.index_key_bytes
 
 
 def _keyed_bytes(request: DSALeafRequest, row_bytes: int) -> int:

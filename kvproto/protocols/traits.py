@@ -109,13 +109,19 @@ IndexScheme = Literal[
     "dsa_fp8_scale",
     "dsa_fp8_scale_preshuffled",
     "npu_bf16",
+    "npu_fp8_scale",
     "npu_int8_scale",
     "sparse_k",
     "sparse_kv",
     "qsa_compressed",
     "compressed_c4",
 ]
-"""How index keys are stored, where there are any; fp8 ones in which `IndexLayout`, too."""
+"""How index keys are stored, where there are any; fp8 ones in which `IndexLayout`, too.
+
+`dsa_fp8_scale`: fp8, in pages with their scales (`IndexerCapable`). `npu_bf16`: rows of the
+latents' type (`IndexKeyRows`); `npu_fp8_scale` and `npu_int8_scale`: quantised rows, and their
+scales in tensors of their own (`ScaledIndexKeyRows`).
+"""
 
 IndexLayout = Literal["token_rows", "preshuffled"]
 """The keys of an index page one after another, or in tiles of 16 bytes of 16 keys each.

@@ -103,6 +103,8 @@ def _indexed(request: DSALeafRequest) -> DSALeaf | Declined:
             return Declined(
                 f"no reference leaf with index_kpool={pooled} and host_to_device_ratio={ratio}"
             )
+        case DSALeafRequest(has_index_scales=False):
+            return Declined(f"no reference DSA leaf with index keys in {request.index_dtype}")
         case DSALeafRequest(
             layout="latent_rows", quant_scheme="none" | "fp8_scaled" | "dsa_fp8_packed"
         ):

@@ -125,6 +125,7 @@ def index_scheme(value: IndexScheme) -> None:
             | "dsa_fp8_scale"
             | "dsa_fp8_scale_preshuffled"
             | "npu_bf16"
+            | "npu_fp8_scale"
             | "npu_int8_scale"
             | "sparse_k"
             | "sparse_kv"

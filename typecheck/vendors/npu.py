@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.mla import NPUMLALeaf
 from kvproto.adapters.npu.platform import NPUPlatform
@@ -9,6 +10,7 @@ from kvproto.protocols import (
     DeclaresRegions,
     DeclaresTraits,
     HostCopyable,
+    IndexKeyRows,
     KVLeaf,
     LayerIdReporting,
     LayerOverrideWrite,
@@ -18,8 +20,10 @@ from kvproto.protocols import (
     Platform,
     PrefixValidCommit,
     Resumable,
+    ScaledIndexKeyRows,
     ScaledWrite,
     SizeReporting,
+    StateTransferable,
     Transferable,
 )
 
@@ -50,3 +54,15 @@ latent_size: type[SizeReporting] = NPUMLALeaf
 latent_transferable: type[Transferable] = NPUMLALeaf
 latent_layer_ids: type[LayerIdReporting] = NPUMLALeaf
 latent_regions: type[DeclaresRegions] = NPUMLALeaf
+
+keyed_leaf: type[KVLeaf] = NPUDSALeaf
+keyed_rows: type[IndexKeyRows] = NPUDSALeaf
+keyed_state: type[StateTransferable] = NPUDSALeaf
+keyed_movable: type[Movable] = NPUDSALeaf
+keyed_host_copyable: type[HostCopyable] = NPUDSALeaf
+keyed_resumable: type[Resumable] = NPUDSALeaf
+keyed_transferable: type[Transferable] = NPUDSALeaf
+scaled_leaf: type[KVLeaf] = NPUScaledDSALeaf
+scaled_latent: type[MLALatent] = NPUScaledDSALeaf
+scaled_rows: type[ScaledIndexKeyRows] = NPUScaledDSALeaf
+scaled_state: type[StateTransferable] = NPUScaledDSALeaf

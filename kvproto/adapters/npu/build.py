@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 
 from kvproto.debug import maybe_validate
@@ -16,11 +18,14 @@ from kvproto.protocols import (
     SparseIndexLeafRequest,
 )
 
+from .dsa import NPUDSALeaf, NPUScaledDSALeaf
 from .mha import NPUMHALeaf
 from .mla import ORDERS, NPUMLALeaf
 from .planes import misfit
 
-__all__ = ["build_leaf"]
+__all__ = ["build_leaf", "indexed_leaf"]
+
+_Indexed = TypeVar("_Indexed", bound=NPUDSALeaf | NPUScaledDSALeaf)
 
 
 def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
@@ -38,7 +43,7 @@ def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
         case MLALeafRequest():
             return _mla(request)
         case DSALeafRequest():
-            return Declined("latent rows with index keys are not built yet")
+            return _dsa(request)
         case SparseIndexLeafRequest():
             return Declined("rows by head with index rows are not built yet")
 
@@ -67,6 +72,54 @@ def _mla(request: MLALeafRequest) -> KVLeaf | Declined:
         case _:
             built = "'latent_split' or 'latent_split_nz' with 'none' or 'fp8_scaled'"
             return _declined("MLA", request, built)
+
+
+def _dsa(request: DSALeafRequest) -> KVLeaf | Declined:
+    if reason := _beyond(request):
+        return Declined(reason)
+    match request:
+        case DSALeafRequest(layout="latent_split", quant_scheme="none" | "dsa_fp8_packed"):
+            build = NPUScaledDSALeaf if request.has_index_scales else NPUDSALeaf
+            return maybe_validate(indexed_leaf(build, request))
+        case _:
+            return _declined("DSA", request, "'latent_split' with 'none' or 'dsa_fp8_packed'")
+
+
+def indexed_leaf(build: type[_Indexed], request: DSALeafRequest) -> _Indexed:
+    """The leaf of that class for a request, whose flags name the layers without index keys."""
+    ids = range(request.start_layer, request.end_layer)
+    shared = request.skip_topk_layers or (False,) * request.layer_num
+    return build(
+        size=request.size,
+        page_size=request.page_size,
+        dtype=request.dtype,
+        kv_lora_rank=request.kv_lora_rank,
+        qk_rope_head_dim=request.qk_rope_head_dim,
+        layer_num=request.layer_num,
+        device=request.device,
+        index_head_dim=request.index_head_dim,
+        enable_memory_saver=request.enable_memory_saver,
+        start_layer=request.start_layer,
+        indexer_layer_ids=[i for i, shares in zip(ids, shared, strict=True) if not shares],
+        kv_cache_dim=request.kv_cache_dim,
+    )
+
+
+def _beyond(request: DSALeafRequest) -> str:
+    """What is asked for that leaves of planes do not have; "" for nothing."""
+    if request.page_shards is not None:
+        return f"no leaf of one of {request.page_shards.shard_size} ranks' pages"
+    if request.index_kpool > 1:
+        return f"no index keys of {request.index_kpool} tokens each on an Ascend device"
+    if request.dcp_size > 1:
+        return f"no index keys of the tokens of {request.dcp_size} ranks on an Ascend device"
+    if request.host_to_device_ratio > 1:
+        return f"no rows for one of {request.host_to_device_ratio} ids on an Ascend device"
+    if request.index_layout != "token_rows":
+        return f"no index keys that are {request.index_layout} on an Ascend device"
+    if request.index_dtype not in (None, torch.float8_e4m3fn, request.dtype):
+        return f"index keys in {request.index_dtype} beside rows in {request.dtype}"
+    return ""
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

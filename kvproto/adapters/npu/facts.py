@@ -22,5 +22,8 @@ NPU = PlatformCapabilities(
     fp8_variant="e4m3fn",
     default_page_size=PAGE_SIZE,
     registration_alignment=2 << 20,
+    latent_layout="latent_split",
+    dsa_rows=("packed",),
+    index_keys="plain",
 )
 """An Ascend device: RDMA registration wants start and length aligned to 2 MiB."""

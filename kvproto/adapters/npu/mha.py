@@ -176,8 +176,7 @@ class NPUMHALeaf(PlaneLeaf):
     def _stores(self) -> list[RowStore]:
         return [layer.store for layer in (*self._key_layers, *self._value_layers)]
 
-    def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """Keys, then values; none for a stage without layers."""
+    def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:
             return ()
         ids = self._layers.ids

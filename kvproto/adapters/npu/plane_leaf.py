@@ -16,6 +16,7 @@ from kvproto.reference.row_stores import RowStore, move_all
 
 from .facts import DEVICE_TYPE, NPU
 from .memory import registered_spans
+from .planes import Order, PlaneShape
 
 __all__ = ["PlaneLeaf"]
 
@@ -59,13 +60,18 @@ class PlaneLeaf(ABC):
         """The way to the rows of every layer of every plane, in that order."""
 
     @abstractmethod
-    def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """One region for each plane that has rows."""
+    def _row_regions(self) -> tuple[BufferRegion, ...]:
+        """Those of the rows that attention reads; none for a stage without layers."""
 
     @property
     def _pages(self) -> int:
         """Pages of a layer, the reserved one included."""
         return self.size // self.page_size + 1
+
+    def _shape(self, width: int, order: Order = "nd", layers: int | None = None) -> PlaneShape:
+        """That of a plane with a row of one head, in every layer or in so many."""
+        count = self.layer_num if layers is None else layers
+        return PlaneShape(count, self._pages, self.page_size, 1, width, order)
 
     def _fenced(self, layer_id: int) -> int:
         """The local index of a layer that is about to be read, once it has arrived."""
@@ -130,13 +136,17 @@ class PlaneLeaf(ABC):
         for rows in self._stores():
             rows.clear_reserved()
 
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        """One region for each plane that has rows."""
+        return self._row_regions()
+
     def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """All layers of one plane, then of the next; item length is one page's bytes."""
-        return buf_infos(self.buffer_regions())
+        return buf_infos(self._row_regions())
 
     def get_kv_layer_ids(self) -> list[int]:
         """The global id of each of those entries."""
-        return [i for region in self.buffer_regions() for i in region.layer_ids]
+        return [i for region in self._row_regions() for i in region.layer_ids]
 
     def registered_spans(self) -> list[tuple[int, int]]:
         """`(start, length)` in bytes, to register for RDMA: one for each plane that has rows.

@@ -116,13 +116,18 @@ class Plane:
 
         Rows of a head, and those of one head called keys or values, have an axis of heads.
         """
+        field = Field(name, ELEMENT_OF[self.dtype], self._axes(name))
+        return self.region_of((field,), layer_ids)
+
+    def region_of(self, fields: tuple[Field, ...], layer_ids: tuple[int, ...]) -> BufferRegion:
+        """The same of rows of several parts."""
         return BufferRegion(
             layer_ids=layer_ids,
             bases=tuple(layer.data_ptr() for layer in self.layers()),
             page_count=self.shape.pages,
             page_size=self.shape.page_size,
             bytes_per_page=self.tensor[0, 0].nbytes,
-            fields=(Field(name, ELEMENT_OF[self.dtype], self._axes(name)),),
+            fields=fields,
         )
 
     def _axes(self, name: FieldName) -> tuple[Axis, ...]:

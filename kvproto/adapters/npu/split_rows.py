@@ -53,6 +53,11 @@ class SplitRows:
         """Those with bytes, in the order of the regions."""
         return [self.latent, self.rope] if self.rope.shape.width else [self.latent]
 
+    @property
+    def shown(self) -> tuple[Plane, Plane]:
+        """What the key and the value door show."""
+        return self.latent, self.rope
+
     def stores(self) -> list[RowStore]:
         """The way to the rows of each layer of each of those."""
         return [layer.store for layer in (*self.latents, *self.ropes)]

@@ -80,7 +80,7 @@ def write_read(bench: LatentBench) -> None:
     for layer_id in bench.index_layers:
         keys, scales = bench.index_rows(3, salt=layer_id)
         bench.expect_index(
-            f"set_index_k_scale_buffer({layer_id}, loc={slots}, ...)",
+            f"{bench.index_writer}({layer_id}, loc={slots}, ...)",
             {slot: (keys[i], float(scales[i])) for i, slot in enumerate(slots)},
             layer_id,
         )
@@ -155,7 +155,7 @@ def inputs(bench: LatentBench) -> None:
     """Strided input stores like its copy, no slot is no change, a duplicate keeps its own scale."""
     keys, scales = bench.index_rows(3)
     bench.write_index(torch.empty(0, dtype=torch.int64), keys[:0], scales[:0])
-    bench.expect_index("set_index_k_scale_buffer(loc=[])", {})
+    bench.expect_index(f"{bench.index_writer}(loc=[])", {})
     raw = keys.view(torch.uint8)
     apart = torch.cat([raw, raw], dim=1)[:, : raw.shape[1]].view(bench.index_dtype)
     spread = scales.repeat_interleave(2)[::2]
@@ -163,7 +163,7 @@ def inputs(bench: LatentBench) -> None:
     for column in (spread, spread.unsqueeze(1)):
         bench.write_index(loc, apart, column)
         rows = {i + 1: (keys[i], float(scales[i])) for i in range(3)}
-        bench.expect_index("set_index_k_scale_buffer(strided loc, keys and scales)", rows)
+        bench.expect_index(f"{bench.index_writer}(strided loc, keys and scales)", rows)
     bench.write_index(torch.tensor([2, 2, 2]), *bench.index_rows(3, salt=1))
     got_keys, got_scales = bench.oracle.index(bench.index_layers[0])
     offered = zip(*bench.index_rows(3, salt=1), strict=True)
@@ -172,7 +172,7 @@ def inputs(bench: LatentBench) -> None:
         for key, scale in offered
     ):
         raise LawBroken(
-            "set_index_k_scale_buffer(loc=[2, 2, 2], ...)",
+            f"{bench.index_writer}(loc=[2, 2, 2], ...)",
             expected="one of the keys with its own scale",
             got=f"scale {float(got_scales[2])}",
         )
@@ -192,7 +192,7 @@ def guards(bench: LatentBench) -> None:
     for slots in ([0, 3, 0, 0], [-1, 3, -bench.index_slots, 0], [-212, 3, -64, -1]):
         for dtype in INDEX_DTYPES:
             bench.write_index(torch.tensor(slots, dtype=dtype), keys, scales)
-            call = f"set_index_k_scale_buffer(loc={slots} {dtype}, ...)"
+            call = f"{bench.index_writer}(loc={slots} {dtype}, ...)"
             bench.expect_index(call, {3: (keys[1], float(scales[1]))})
 
 
@@ -210,23 +210,23 @@ def refuses(bench: LatentBench) -> None:
     loc, past = torch.tensor([1, 2]), torch.tensor([1, bench.index_slots])
     write = bench.write_index
     for layer_id in bench.foreign_layer_ids:
-        call = f"set_index_k_scale_buffer({layer_id}) on layers {list(bench.layer_ids)}"
+        call = f"{bench.index_writer}({layer_id}) on layers {list(bench.layer_ids)}"
         errors = (ValueError, IndexError, KeyError)
         bench.expect_raises(call, partial(write, loc, keys, scales, layer_id), *errors)
     bench.expect_raises(
-        "set_index_k_scale_buffer(keys of half the width)",
+        f"{bench.index_writer}(keys of half the width)",
         partial(write, loc, keys[:, ::2], scales),
         ValueError,
         RuntimeError,
     )
     bench.expect_raises(
-        f"set_index_k_scale_buffer(loc=[1, {bench.index_slots}]) on {bench.index_slots} slots",
+        f"{bench.index_writer}(loc=[1, {bench.index_slots}]) on {bench.index_slots} slots",
         partial(write, past, keys, scales),
         IndexError,
         ValueError,
     )
     for layer_id in bench.index_layers:
-        bench.expect_index("set_index_k_scale_buffer, after it raised", {}, layer_id)
+        bench.expect_index(f"{bench.index_writer}, after it raised", {}, layer_id)
 
 
 @law(
@@ -335,7 +335,7 @@ def host_copy(bench: LatentBench) -> None:
     source, target = [last, 1], [2, last - 1]
     before = {i: bench.oracle.index(i) for i in bench.index_layers}
     copy = bench.pool.get_cpu_copy(torch.tensor(source), mamba_indices=None, req_pool_index=0)
-    blank = torch.zeros(2, bench.index_head_dim, dtype=torch.uint8).view(bench.index_dtype)
+    blank = torch.zeros(2, bench.index_head_dim, dtype=bench.index_dtype)
     for layer_id in bench.index_layers:
         bench.write_index(torch.tensor(source), blank, torch.zeros(2), layer_id)
     bench.pool.load_cpu_copy(copy, torch.tensor(target), mamba_indices=None, req_pool_index=0)

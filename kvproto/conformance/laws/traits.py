@@ -8,6 +8,7 @@ from kvproto.protocols import (
     DeclaresTraits,
     DSALeafRequest,
     IndexerCapable,
+    IndexKeyRows,
     KeyOnlyLeafRequest,
     KVLeaf,
     KVPool,
@@ -27,6 +28,8 @@ from ..kv_bench import KVBench
 from ..law import has_layers, law
 from ..not_asked import NotAsked
 from .leaf import OWNED
+
+_KEYED: tuple[type, ...] = (IndexerCapable, IndexKeyRows, SparseIndexed)
 
 _BY_CAPABILITY = (
     (MHARows, ("tp_sharded", "layer_owned", "page_interleaved")),
@@ -83,7 +86,7 @@ _FP8_KEYS = ("dsa_fp8_scale", "dsa_fp8_scale_preshuffled")
 def index(bench: KVBench) -> None:
     """A leaf declares how its index keys are stored, and by which ids its state is addressed."""
     traits = bench.pool.pool_traits
-    keyed = supports(bench.pool, IndexerCapable) or supports(bench.pool, SparseIndexed)
+    keyed = any(supports(bench.pool, capability) for capability in _KEYED)
     bench.expect(
         "pool_traits.index_scheme != 'none'", expected=keyed, got=traits.index_scheme != "none"
     )

@@ -11,6 +11,7 @@ from .spec import Spec
 __all__ = ["LATENT_SPECS"]
 
 FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
+PLAIN: tuple[torch.dtype, IndexLayout] = (torch.bfloat16, "token_rows")
 
 
 def _mla(
@@ -65,9 +66,10 @@ def _dsa(
     group: int = 1,
     tails: tuple[int, int] | None = None,
     keys: tuple[torch.dtype, IndexLayout] | None = None,
+    layout: Layout = "latent_rows",
 ) -> Spec:
     rank, rope, index = widths
-    element, layout = keys or (torch.float8_e4m3fn, "token_rows")
+    element, index_layout = keys or (torch.float8_e4m3fn, "token_rows")
     raw = element == torch.float8_e4m3fnuz
     request = DSALeafRequest(
         size=pages * page_size,
@@ -78,7 +80,8 @@ def _dsa(
         qk_rope_head_dim=rope,
         index_head_dim=index,
         index_dtype=None if keys is None else element,
-        index_layout=layout,
+        index_layout=index_layout,
+        layout=layout,
         skip_topk_layers=shared,
         index_kpool=group,
         index_kpool_compress=tails is not None,
@@ -138,6 +141,34 @@ LATENT_SPECS: tuple[Spec, ...] = (
         keys=(FNUZ, "preshuffled"),
     ),
     _dsa("no-layers", 64, range(4, 4)),
+    _dsa("split-bf16-page1", 1, range(2), pages=9, layout="latent_split", keys=PLAIN),
+    _dsa(
+        "split-bf16-page64-shared",
+        64,
+        range(5, 9),
+        shared=(False, True, False, True),
+        layout="latent_split",
+        keys=PLAIN,
+    ),
+    _dsa("split-bf16-page128-scaled", 128, range(2, 4), pages=2, layout="latent_split"),
+    _dsa(
+        "split-packed-page16-shared",
+        16,
+        range(3, 6),
+        widths=(256, 8, 32),
+        packed=True,
+        shared=(True, False, False),
+        layout="latent_split",
+    ),
+    _dsa(
+        "split-packed-page64",
+        64,
+        range(2),
+        widths=(512, 64, 128),
+        packed=True,
+        layout="latent_split",
+    ),
+    _dsa("split-no-layers", 64, range(4, 4), layout="latent_split", keys=PLAIN),
 )
 """fp8 latents, and sparse attention's rows: some layers reuse an earlier one's choice.
 
