@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvproto.adapters.npu.facts import NPU
-from kvproto.adapters.npu.platform import on_cpu
+from kvproto.adapters.npu.platform import NPUPlatform
 from kvproto.configurator import (
     CPU,
     MemoryBudget,
@@ -33,6 +33,7 @@ from kvproto.protocols import (
 from kvproto.reference import CORE
 
 GIB = 1 << 30
+IN_HOST_MEMORY = NPUPlatform(capabilities=replace(NPU, device_type="cpu"))
 
 
 def planned(model: str, platform: PlatformCapabilities = NPU, **options: Any) -> PoolPlan:
@@ -71,7 +72,7 @@ def test_index_keys_beside_16_bits_are_those_that_kernels_read(
 
 @pytest.mark.parametrize("dtype", ["auto", "fp8_e4m3"])
 def test_what_is_planned_is_built_and_its_index_keys_are_bound(dtype: str) -> None:
-    built = build(planned("deepseek_v32", kv_cache_dtype=dtype), on_cpu(), CORE)
+    built = build(planned("deepseek_v32", kv_cache_dtype=dtype), IN_HOST_MEMORY, CORE)
     assert built.views is not None
     rows = built.views.index_rows
     assert rows is not None
