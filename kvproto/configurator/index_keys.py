@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvproto.protocols import PlatformCapabilities
 
@@ -10,16 +10,23 @@ from .elements import planned_dtype
 from .geometry import IndexGeometry
 from .plan_error import PlanError
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["index_keys"]
 
 _TILE = 16
 
 
-def index_keys(index: IndexGeometry, page: int, platform: PlatformCapabilities) -> dict[str, Any]:
-    """Fields of the leaf's request, for pages of so many tokens.
+def index_keys(
+    index: IndexGeometry, rows: torch.dtype, page: int, platform: PlatformCapabilities
+) -> dict[str, Any]:
+    """Fields of the leaf's request, beside latents of that type in pages of so many tokens.
 
     :raises PlanError: for pages that are not whole tiles where the device reads tiles.
     """
+    if platform.index_keys == "plain" and rows.itemsize > 1:
+        return {"index_dtype": rows}
     asked: dict[str, Any] = {}
     if platform.fp8_variant == "e4m3fnuz":
         asked["index_dtype"] = planned_dtype("float8_e4m3fnuz")

@@ -160,18 +160,13 @@ class _Maker:
             kv_lora_rank=geometry.kv_lora_rank,
             qk_rope_head_dim=geometry.qk_rope_head_dim,
             index_head_dim=index.head_dim,
-            index_dtype=self._key_dtype(common["dtype"]),
             layout=self.platform.latent_layout,
             skip_topk_layers=shared if any(shared) else (),
             host_to_device_ratio=ids_per_row(self.options),
             dcp_size=self.parallel.dcp_size,
             **self._pooling(index),
-            **index_keys(index, self.options.page, self.platform),
+            **index_keys(index, common["dtype"], self.options.page, self.platform),
         )
-
-    def _key_dtype(self, rows: torch.dtype) -> torch.dtype | None:
-        """None where an index key is quantised and has a scale."""
-        return rows if self.platform.index_keys == "plain" and rows.itemsize > 1 else None
 
     def _pooling(self, index: IndexGeometry) -> dict[str, Any]:
         """Tokens of an index key, and the rings of requests where keys are weighed."""
