@@ -17,6 +17,7 @@ from kvproto.protocols import (
     LeafRequest,
     MLALeafRequest,
     NoOpLeafRequest,
+    PagedAllocator,
     PageSharded,
     Platform,
     SlotAllocator,
@@ -95,6 +96,7 @@ class _Doors:
         if isinstance(leaf, Declined):
             return leaf if request.fallback == "none" else self._spare_leaf(request, leaf)
         name = f"{type(request).__name__} on platform '{self.platform.name}'"
+        _require_answer(leaf, f"{name}: build_leaf", "a leaf")
         try:
             require(leaf, KVLeaf, for_=name)
             if _rows_of_some(request):
@@ -122,8 +124,9 @@ class _Doors:
         self, request: AllocatorRequest, made: SlotAllocator
     ) -> SlotAllocator:
         name = f"{request.kind} allocator of platform '{self.platform.name}'"
+        _require_answer(made, f"{name}: build_allocator", "an allocator")
         try:
-            require(made, SlotAllocator, for_=name)
+            require(made, PagedAllocator if request.kind == "paged" else SlotAllocator, for_=name)
         except CapabilityError as error:
             raise BuildError(str(error)) from error
         for fact in ("size", "page_size"):
@@ -144,6 +147,12 @@ class _Doors:
         self.notes.append(
             f"{what} by the core: platform '{self.platform.name}' declined it ({declined.reason})"
         )
+
+
+def _require_answer(made: object, door: str, what: str) -> None:
+    """:raises BuildError: for None, which says nothing of why."""
+    if made is None:
+        raise BuildError(f"{door} gave None: return {what}, or Declined(reason)")
 
 
 def _rows_of_some(request: LeafRequest) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from kvproto.protocols import Declined, Platform
 
 from .build_error import BuildError
+from .platform_answer import wrong_platform
 
 __all__ = ["GROUP", "VARIABLE", "find_platform"]
 
@@ -74,6 +76,6 @@ def _answer(point: EntryPoint) -> Platform | Declined:
         answer: object = point.load()()
     except Exception as error:
         raise BuildError(f"{where} failed: {type(error).__name__}: {error}") from error
-    if isinstance(answer, Platform | Declined):
-        return answer
-    raise BuildError(f"{where} gave {type(answer).__name__}, which is no Platform")
+    if not isinstance(answer, Declined) and (wrong := wrong_platform(answer)):
+        raise BuildError(f"{where} {wrong}")
+    return cast("Platform | Declined", answer)

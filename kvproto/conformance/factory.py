@@ -129,6 +129,11 @@ def build(factory: Factory, request: object) -> Any:
         ) from error
     if isinstance(pool, Declined) or isinstance(request, ModelRequest):
         return pool  # models are deployed by the kit itself, see `Deployer`
+    if pool is None:
+        raise BadInput(
+            f"the factory returned None for {asked}; return {what_for}, or "
+            "kvproto.protocols.Declined(reason)"
+        )
     doors = [m.name for m in members_of(protocol) if m.kind == "method"]
     if isinstance(pool, type) or not any(hasattr(type(pool), door) for door in doors):
         what = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__

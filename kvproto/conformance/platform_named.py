@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 from kvproto._bad_input import BadInput
+from kvproto.configurator.platform_answer import wrong_platform
 from kvproto.configurator.platforms import GROUP
 from kvproto.protocols import Declined, Platform
 
@@ -100,9 +101,9 @@ def _answer(point: EntryPoint) -> Platform | Declined:
         answer: object = point.load()()
     except Exception as error:
         raise BadInput(f"{where} failed: {type(error).__name__}: {error}") from error
-    if isinstance(answer, Platform | Declined):
-        return answer
-    raise BadInput(f"{where} gave {type(answer).__name__}, which is no Platform")
+    if not isinstance(answer, Declined) and (wrong := wrong_platform(answer)):
+        raise BadInput(f"{where} {wrong}")
+    return cast("Platform | Declined", answer)
 
 
 def _given(point: EntryPoint) -> Platform:
@@ -121,6 +122,6 @@ def _of_module(name: str) -> Platform:
             raise BadInput(f"{name}() failed: {type(error).__name__}: {error}") from error
     if isinstance(found, Declined):
         raise BadInput(f"{name}: cannot be used here: {found.reason}")
-    if isinstance(found, type) or not isinstance(found, Platform):
-        raise BadInput(f"{name}: gave {type(found).__name__}, which is no Platform")
-    return found
+    if wrong := wrong_platform(found):
+        raise BadInput(f"{name} {wrong}")
+    return cast("Platform", found)
