@@ -71,10 +71,13 @@ class AcmeIndexed(AcmeLatents):
     ) -> None:
         """Keys and scales to slots; those for slot 0 and below are dropped."""
         pages = self._own_pages(self._local(layer_id), layer_id)
-        if index_k.shape != (loc.shape[0], self.index_head_dim):
-            raise ValueError(f"index keys of shape {tuple(index_k.shape)}; nothing was written")
-        scales = index_k_scale.reshape(-1, 1).contiguous()
-        keys = index_k.contiguous()
+        rows = loc.shape[0], self.index_head_dim
+        if index_k.shape != rows or index_k.dtype not in (torch.float8_e4m3fn, torch.uint8):
+            raise ValueError(
+                f"index_k is {index_k.dtype} {tuple(index_k.shape)}, must be e4m3fn {rows} or its "
+                "bytes; nothing was written"
+            )
+        keys, scales = index_k.contiguous(), index_k_scale.reshape(-1, 1).contiguous()
         store_index_keys(pages, loc, keys.view(torch.uint8), scales.view(torch.uint8))
 
     def get_index_k_scale_buffer(

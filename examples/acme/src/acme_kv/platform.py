@@ -60,14 +60,22 @@ def _unfit(request: LeafRequest) -> str:
     match request:
         case MLALeafRequest(page_shards=shards) | DSALeafRequest(page_shards=shards) if shards:
             return "every rank keeps all pages"
-        case DSALeafRequest() if request.index_kpool > 1:
-            return "each token has an index key of its own"
-        case DSALeafRequest() if request.dcp_size > 1:
-            return "a rank keeps the tokens it numbers"
-        case DSALeafRequest() if request.host_to_device_ratio > 1:
-            return "every token has its row on the device"
+        case DSALeafRequest():
+            return _unfit_index(request)
         case _:
             return ""
+
+
+def _unfit_index(request: DSALeafRequest) -> str:
+    if (request.index_element, request.index_layout) != ("float8_e4m3fn", "token_rows"):
+        return "index keys are e4m3fn, one after the other"
+    if request.index_kpool > 1:
+        return "each token has an index key of its own"
+    if request.dcp_size > 1:
+        return "a rank keeps the tokens it numbers"
+    if request.host_to_device_ratio > 1:
+        return "every token has its row on the device"
+    return ""
 
 
 def acme() -> AcmePlatform:
