@@ -32,18 +32,19 @@ class ReferencePlatform:
 
     def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
         """As `build_reference_leaf`; what it stores with follows `capabilities.supports_triton`."""
-        self._tell_kernels()
+        self.follow()
         return build_reference_leaf(request)
 
     def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
         """As `build_reference_allocator`."""
-        self._tell_kernels()
+        self.follow()
         made = build_reference_allocator(request)
         if isinstance(made, Declined | SlotAllocator):
             return made
         return Declined(f"{type(made).__name__} lends no slots")
 
-    def _tell_kernels(self) -> None:
+    def follow(self) -> None:
+        """Have kernels on this type of device be Triton's or torch's, as the capabilities say."""
         follow_platform(self.capabilities.device_type, self.capabilities.supports_triton)
 
 

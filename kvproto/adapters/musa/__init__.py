@@ -1,1 +1,13 @@
-"""Moore Threads devices, torch device type `musa`."""
+"""Moore Threads devices: torch device type `musa`, which torch_musa registers.
+
+Leaves and allocators are the core's, in the layouts that attention reads there: rows by head one
+after another or by page, latent rows, index keys. Attention takes the page size from
+`k_cache.shape[1]`, of rows by page as they are and of others as `[-1, page, heads, dim]`, which is
+a view of what the read doors give. fp8 is `e4m3fn` alone, and first read back (`fp8_check`).
+
+Nobody who wrote this has run it on such a device: it has run over host memory, and on an emulated
+`musa:0` (`tests/devices`). What is known of the devices and nothing here asks for:
+torch.distributed has the backend `mccl`; host memory is pinned by torch's allocator, not registered
+afterwards; there are no device kernels for a host tier of caches, and graphs are captured whole,
+not piecewise.
+"""

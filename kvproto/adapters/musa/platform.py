@@ -2,16 +2,96 @@
 
 from __future__ import annotations
 
-from kvproto.protocols import Declined, Platform
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 
-__all__ = ["musa", "on_cpu"]
+import torch
+
+from kvproto.protocols import (
+    AllocatorRequest,
+    Declined,
+    KVLeaf,
+    LeafRequest,
+    PlatformCapabilities,
+    SlotAllocator,
+)
+from kvproto.reference import ReferencePlatform
+
+from .facts import DEVICE_TYPE, MUSA
+from .fp8_check import fp8_fault
+from .refusals import elements_of, refusal
+
+__all__ = ["MusaPlatform", "musa", "on_cpu"]
 
 
-def musa() -> Platform | Declined:
-    """The platform, where its device is."""
-    return Declined("torch_musa is not installed")
+@dataclass(frozen=True, slots=True)
+class MusaPlatform:
+    """Leaves and allocators of the core, for what kernels of these devices read."""
+
+    core: ReferencePlatform = field(default_factory=lambda: ReferencePlatform("musa", MUSA))
+    _faults: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """`musa`."""
+        return self.core.name
+
+    @property
+    def capabilities(self) -> PlatformCapabilities:
+        """Those of every such device."""
+        return self.core.capabilities
+
+    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
+        """A leaf whose bytes kernels of the device read as they are meant; others are declined.
+
+        The first that stores fp8 on a device has a row read back before it is built, which waits
+        for the device; no other does, and no leaf ever does when it is used.
+        """
+        if why := refusal(request) or self._fp8_fault(request):
+            return Declined(f"{self.name}: {why}")
+        return self.core.build_leaf(request)
+
+    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
+        """As the core's; on the device slots are lent and taken back by Triton kernels."""
+        return self.core.build_allocator(request)
+
+    def _fp8_fault(self, request: LeafRequest) -> str:
+        if not any("float8" in dtype for dtype in elements_of(request).values()):
+            return ""
+        device = str(request.device)
+        if device not in self._faults:
+            self.core.follow()
+            self._faults[device] = fp8_fault(device)
+        fault = self._faults[device]
+        return fault and f"{fault}: update torch_musa and its Triton, or store rows in 16 bits"
 
 
-def on_cpu() -> Platform | Declined:
-    """The platform over host memory, for the conformance kit on a machine without the device."""
-    return Declined("builds nothing yet")
+def musa() -> MusaPlatform | Declined:
+    """The platform, where torch_musa is installed and sees a device.
+
+    torchada is imported where it is installed: engines reach the devices as `torch.cuda` through
+    it. Pools say `musa` and need no torchada.
+    """
+    if find_spec("torch_musa") is None:
+        return Declined(_without_torch_musa())
+    wanted = ["torch_musa", *(["torchada"] if find_spec("torchada") else [])]
+    for package in wanted:
+        try:
+            import_module(package)
+        except (ImportError, OSError) as error:  # its libraries are found at import
+            return Declined(f"{package} is installed and cannot be imported: {error}")
+    if not torch.get_device_module(DEVICE_TYPE).is_available():
+        return Declined("torch_musa sees no device")
+    return MusaPlatform()
+
+
+def on_cpu() -> MusaPlatform:
+    """What `musa` builds, over host memory: for the conformance kit on a machine without one."""
+    return MusaPlatform()
+
+
+def _without_torch_musa() -> str:
+    if find_spec("torchada") is None:
+        return "torch_musa is not installed"
+    return "torch_musa is not installed, and torchada alone maps torch.cuda onto nothing"

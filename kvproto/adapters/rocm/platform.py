@@ -21,14 +21,7 @@ from kvproto.reference import ReferencePlatform
 from .facts import GFX942, GFX950
 from .refusals import refusal
 
-__all__ = [
-    "RocmPlatform",
-    "build_gfx942_on_cpu",
-    "build_gfx950_on_cpu",
-    "gfx942_on_cpu",
-    "gfx950_on_cpu",
-    "rocm",
-]
+__all__ = ["RocmPlatform", "gfx942_on_cpu", "gfx950_on_cpu", "rocm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +72,6 @@ def gfx942_on_cpu() -> RocmPlatform:
 def gfx950_on_cpu() -> RocmPlatform:
     """What is built on an MI350, over host memory: for the conformance kit."""
     return _platform("gfx950", GFX950)
-
-
-def build_gfx942_on_cpu(request: Any, /) -> KVLeaf | SlotAllocator | Declined:
-    """`gfx942_on_cpu` as a factory of the kit: `kvproto check module:build_gfx942_on_cpu`."""
-    return _built(gfx942_on_cpu(), request)
-
-
-def build_gfx950_on_cpu(request: Any, /) -> KVLeaf | SlotAllocator | Declined:
-    """`gfx950_on_cpu` as a factory of the kit: `kvproto check module:build_gfx950_on_cpu`."""
-    return _built(gfx950_on_cpu(), request)
-
-
-def _built(platform: RocmPlatform, request: Any) -> KVLeaf | SlotAllocator | Declined:
-    if isinstance(request, AllocatorRequest):
-        return platform.build_allocator(request)
-    return platform.build_leaf(request)
 
 
 def _architectures() -> set[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kvproto.adapters.rocm.platform import build_gfx942_on_cpu, build_gfx950_on_cpu
-from kvproto.conformance import check_platform, check_pool
-from tests.adapters.rocm.leaves import FN, FNUZ, PLATFORMS, on_each
+from kvproto.conformance import check_platform
+from tests.adapters.rocm.leaves import FNUZ, PLATFORMS, on_each
 
-FACTORIES = {FNUZ: build_gfx942_on_cpu, FN: build_gfx950_on_cpu}
 RAW = ["dsa-raw-fnuz-page1", "dsa-raw-fnuz-preshuffled-page16"]
 LEAVES = {
     "both": [
@@ -37,7 +35,7 @@ MODELS = [
 def test_every_law_of_leaves_is_kept(dtype: torch.dtype) -> None:
     platform = PLATFORMS[dtype]
     specs = [*LEAVES["both"], *LEAVES[platform.capabilities.fp8_variant]]
-    report = check_pool(FACTORIES[dtype], specs=specs)
+    report = check_platform(PLATFORMS[dtype], specs=specs)
     assert report.ok, report.results
     assert report.declined == ()
     assert {name for subject in report.subjects for name in subject.specs} >= set(specs)
@@ -47,7 +45,7 @@ def test_every_law_of_leaves_is_kept(dtype: torch.dtype) -> None:
 def test_rows_of_the_other_variant_are_declined(dtype: torch.dtype) -> None:
     other = "e4m3fn" if dtype == FNUZ else "e4m3fnuz"
     own = LEAVES["both"][1:2]
-    report = check_pool(FACTORIES[dtype], specs=[*own, *LEAVES[other]], laws=["fp8"])
+    report = check_platform(PLATFORMS[dtype], specs=[*own, *LEAVES[other]], laws=["fp8"])
     assert dict(report.declined).keys() == set(LEAVES[other])
     assert all(f"float8_{other}" in reason for _, reason in report.declined)
 

@@ -1,0 +1,53 @@
+"""What kernels of these devices do not read, said before anything is built."""
+
+from __future__ import annotations
+
+from kvproto.protocols import (
+    DSALeafRequest,
+    LeafRequest,
+    MHALeafRequest,
+    MLALeafRequest,
+    SparseIndexLeafRequest,
+)
+
+__all__ = ["elements_of", "refusal"]
+
+_HEAD_LAYOUTS = ("nhd", "paged_nhd")
+_SCHEMES = ("none", "fp8_scaled", "dsa_fp8_packed")
+_FP8 = "torch.float8_e4m3fn"
+
+
+def refusal(request: object) -> str:
+    """Why a leaf for kernels of the devices cannot hold what is asked for; "" where it can."""
+    match request:
+        case MHALeafRequest(layout=layout) if layout not in _HEAD_LAYOUTS:
+            return f"layout={layout!r}: attention reads {' or '.join(map(repr, _HEAD_LAYOUTS))}"
+        case DSALeafRequest(index_layout="preshuffled"):
+            return "index_layout='preshuffled': index keys are read one after another"
+        case MHALeafRequest() | MLALeafRequest() | DSALeafRequest() | SparseIndexLeafRequest():
+            return _elements(request)
+        case _:  # a caller may know more kinds of requests than there are of leaves
+            return f"{type(request).__name__} is no platform's to build"
+
+
+def elements_of(request: LeafRequest) -> dict[str, str]:
+    """What elements of the leaf mean, by the field of the request that says so."""
+    stored = {"dtype": str(request.dtype)}
+    match request:
+        case SparseIndexLeafRequest():
+            stored["index_dtype"] = str(request.stored_index_dtype)
+        case DSALeafRequest():
+            stored["index_dtype"] = f"torch.{request.index_element}"
+        case _:
+            pass
+    return stored
+
+
+def _elements(request: LeafRequest) -> str:
+    if request.quant_scheme not in _SCHEMES:
+        scheme = request.quant_scheme
+        return f"quant_scheme={scheme!r}: attention reads {', '.join(map(repr, _SCHEMES))}"
+    for name, dtype in elements_of(request).items():
+        if "float8" in dtype and dtype != _FP8:
+            return f"{name}={dtype}: of fp8 the devices have {_FP8} alone; ask for that"
+    return ""
