@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.adapters.musa.platform import MusaPlatform, musa
-from kvproto.configurator import MemoryBudget, ServingOptions, build, find_platform, plan
+from kvproto.configurator import (
+    MemoryBudget,
+    ParallelLayout,
+    ServingOptions,
+    StateOptions,
+    build,
+    find_platform,
+    plan,
+)
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
@@ -25,7 +33,7 @@ from kvproto.protocols import (
 )
 from kvproto.reference import CORE, build_reference_leaf
 from tests.adapters.musa.shims import Shim, drops_the_conversion
-from tests.configurator.test_plan import ONE, shape_of
+from tests.configurator.test_plan import shape_of
 
 # There is no Triton for an emulated device, and the first operation says so.
 pytestmark = pytest.mark.filterwarnings("ignore:triton is not installed")
@@ -195,10 +203,16 @@ def test_slots_are_lent_on_the_device(platform: MusaPlatform) -> None:
 @pytest.mark.parametrize("model", ["qwen3_moe", "deepseek_v3", "gpt_oss", "qwen3_next"])
 def test_a_model_is_built_in_pages_of_64(platform: MusaPlatform, model: str) -> None:
     options = ServingOptions(
-        kv_cache_dtype="fp8_e4m3", max_total_tokens=640, max_running_requests=2, context_len=256
+        kv_cache_dtype="fp8_e4m3",
+        max_total_tokens=256,
+        max_running_requests=2,
+        context_len=128,
+        swa_full_tokens_ratio=1.0,
+        state=StateOptions(slots=3),
     )
-    budget, facts = MemoryBudget.of_caches(1 << 50), platform.capabilities
-    pools = build(plan(shape_of(model), options, ONE, budget, platform=facts), platform, CORE)
+    budget, facts = MemoryBudget.of_caches(1 << 30), platform.capabilities
+    made = plan(shape_of(model), options, ParallelLayout(tp_size=8), budget, platform=facts)
+    pools = build(made, platform, CORE)
     pool: Any = pools.pool
     assert (pool.page_size, pool.get_key_buffer(pool.start_layer + 3).device.type) == (64, "musa")
 
