@@ -66,7 +66,7 @@ class ScaledIndexKeyRows(IndexKeyRows, Protocol):
 
     @property
     def index_k_scale_buffer(self) -> Sequence[Tensor] | Tensor:
-        """The scales of the same layers, each `[pages, page_size, 1, 1]` float32."""
+        """The scales of the same layers, each `[pages, page_size, 1]` float32."""
         ...
 
     def get_index_k_scale_buffer(self, layer_id: int, /) -> Tensor:

@@ -145,7 +145,7 @@ class NPUScaledDSALeaf(_IndexedLeaf):
     _scaled = True
 
     def get_index_k_scale_buffer(self, layer_id: int, /) -> Tensor:
-        """The scales of a layer: `[pages, page_size, 1, 1]` float32, an alias.
+        """The scales of a layer: `[pages, page_size, 1]` float32, an alias.
 
         :raises ValueError: for a layer the pool does not own, or that has no index keys.
         """
@@ -162,7 +162,7 @@ class NPUScaledDSALeaf(_IndexedLeaf):
 
     def _index_planes(self) -> IndexPlanes:
         planes = super()._index_planes()
-        self.index_k_scale_buffer = [layer.cache for layer in planes.scale_layers]
+        self.index_k_scale_buffer = [layer.cache.squeeze(-1) for layer in planes.scale_layers]
         return planes
 
 

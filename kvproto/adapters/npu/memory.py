@@ -33,7 +33,8 @@ def aligned_zeros(
     """
     nbytes = prod(shape) * dtype.itemsize
     held = torch.zeros(_whole(nbytes, alignment) + alignment, dtype=torch.uint8, device=device)
-    first = -held.data_ptr() % alignment
+    # A fake tensor, which describes memory without having any, is nowhere.
+    first = -held.data_ptr() % alignment if type(held) is Tensor else 0
     return held[first : first + nbytes].view(dtype).view(shape)
 
 

@@ -18,6 +18,7 @@ from kvproto.reference.mha_layout import mha_traits
 from kvproto.reference.row_leaf import locations_of, written_layer
 from kvproto.reference.row_stores import RowStore
 
+from .gather import gather_sequences
 from .operators import Rows, store_pair
 from .plane_leaf import PlaneLeaf
 from .planes import Plane, PlaneShape
@@ -121,6 +122,22 @@ class NPUMHALeaf(PlaneLeaf):
         keys, values = self.get_kv_buffer(layer_id)
         heads = self.head_num
         return keys.view(-1, 1, heads, self.head_dim), values.view(-1, 1, heads, self.v_head_dim)
+
+    def gather_kv_buffer(
+        self, layer_id: int, block_tables: Tensor, seq_lens: Tensor, seq_len_sum: int, /
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values of a batch, sequence after sequence: `[seq_len_sum, head_num, dim]`.
+
+        Fresh tensors in `dtype`. `block_tables` is `[sequences, pages]`, of which what lies past a
+        length is not looked at, `seq_lens` `[sequences]`, and `seq_len_sum` their sum. Waits like
+        every read door, and for nothing else.
+
+        :raises ValueError: for a global layer id the pool does not own.
+        """
+        local = self._fenced(layer_id)
+        keys, values = self._key_layers[local], self._value_layers[local]
+        rows = gather_sequences(keys, values, block_tables, seq_lens, seq_len_sum)
+        return rows[0].view(self.dtype), rows[1].view(self.dtype)
 
     def get_hicache_transfer_buffers(self) -> tuple[Tensor, Tensor]:
         """Keys and values of all layers, in the store dtype, for a host tier to exchange pages.

@@ -20,10 +20,10 @@ from kvproto.reference.row_stores import Given, store_both
 from .facts import DEVICE_TYPE
 from .planes import Order, PlaneLayer
 
-__all__ = ["Rows", "store_pair", "store_rows"]
+__all__ = ["BY_SLOT", "Rows", "signed", "store_pair", "store_rows"]
 
-_BY_SLOT = (torch.float16, torch.bfloat16, torch.int8)
-"""Element types of `npu_scatter_pa_kv_cache` on A2 and A3."""
+BY_SLOT = (torch.float16, torch.bfloat16, torch.int8)
+"""Element types that operators on paged caches take on A2 and A3."""
 
 _CACHE_MODE: dict[Order, str] = {"nd": "Norm", "nz": "PA_NZ"}
 """Left out, the operator means `PA_NZ`."""
@@ -50,7 +50,7 @@ def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype) -> Non
         store_both(loc, k, v, dtype)
         return
     k_rows, v_rows = (to_stored(rows.given, dtype, rows.scale) for rows in (keys, values))
-    if _signed(k_rows).dtype in _BY_SLOT:
+    if signed(k_rows).dtype in BY_SLOT:
         _scatter(loc, (keys.layer, k_rows), (values.layer, v_rows))
     else:
         store_rows(loc, keys.layer, k_rows)
@@ -77,8 +77,8 @@ def _scatter(
     check_locations(loc, 0)
     if not loc.shape[0]:
         return
-    k_rows, v_rows = (_signed(rows).contiguous() for _, rows in (keys, values))
-    k_cache, v_cache = (_signed(layer.cache) for layer, _ in (keys, values))
+    k_rows, v_rows = (signed(rows).contiguous() for _, rows in (keys, values))
+    k_cache, v_cache = (signed(layer.cache) for layer, _ in (keys, values))
     torch.ops.npu.npu_scatter_pa_kv_cache(
         k_rows,
         v_rows,
@@ -94,9 +94,9 @@ def _update(cache: Tensor, loc: Tensor, rows: Tensor) -> None:
     heads, width = cache.shape[-2:]
     kept = torch.where((loc > 0).view(-1, 1, 1), rows, torch.zeros_like(rows[:1]))
     torch.ops.npu.npu_scatter_nd_update_(
-        _signed(cache).view(-1, heads, width),
+        signed(cache).view(-1, heads, width),
         loc.clamp(min=0).view(-1, 1),
-        _signed(kept.contiguous()),
+        signed(kept.contiguous()),
     )
 
 
@@ -104,6 +104,6 @@ def _on_device(layer: PlaneLayer) -> bool:
     return layer.cache.device.type == DEVICE_TYPE
 
 
-def _signed(stored: Tensor) -> Tensor:
+def signed(stored: Tensor) -> Tensor:
     """The same bytes as int8 where they are uint8, which no operator takes."""
     return stored.view(torch.int8) if stored.dtype == torch.uint8 else stored

@@ -81,7 +81,7 @@ def test_scales_lie_beside_the_keys_and_travel_behind_them() -> None:
     made.set_index_k_buffer(11, loc, keys)
     made.set_index_k_scale_buffer(11, loc, torch.tensor([0.5, 2.0]))
     scales = made.get_index_k_scale_buffer(11)
-    assert scales.shape == (PAGES, PAGE, 1, 1)
+    assert scales.shape == (PAGES, PAGE, 1)
     assert scales.flatten()[loc].tolist() == [0.5, 2.0]
     ptrs, lens, items = made.get_state_buf_infos()
     key, scale = PAGE * INDEX, PAGE * 4

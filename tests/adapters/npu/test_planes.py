@@ -99,3 +99,18 @@ def test_fused_attention_is_given_a_layer_by_slot() -> None:
     assert values[PAGE + 2].all()
     assert keys.count_nonzero() == HEADS * WIDTH
     assert keys.data_ptr() == made.k_buffer[1].data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_sequences_are_gathered_in_order_and_tables_tails_are_not_read(dtype: torch.dtype) -> None:
+    made = NPUMHALeaf(3 * PAGE, PAGE, dtype, HEADS, WIDTH, 1, "cpu", v_head_dim=V_WIDTH)
+    slots = torch.arange(1, (PAGES) * PAGE)
+    keys = (slots.view(-1, 1, 1) % 13 + 1).expand(-1, HEADS, WIDTH).to(torch.bfloat16)
+    made.set_kv_buffer(None, slots, keys, keys[..., :V_WIDTH], layer_id_override=0)
+    table, lengths = torch.tensor([[3, 1, 9999], [2, -5, 0]]), torch.tensor([PAGE + 2, 3])
+    k, v = made.gather_kv_buffer(0, table, lengths, PAGE + 5)
+    wanted = [*range(3 * PAGE, 4 * PAGE), PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1, 2 * PAGE + 2]
+    assert k.dtype == v.dtype == dtype
+    assert torch.equal(k.to(torch.bfloat16), keys[[slot - 1 for slot in wanted]])
+    assert v.shape == (PAGE + 5, HEADS, V_WIDTH)
+    assert v[:, 0, 0].float().tolist() == [slot % 13 + 1 for slot in wanted]
