@@ -32,6 +32,7 @@ from tests.interop import (
     layouts,
     pooled,
     pools,
+    rocm,
     sparse,
 )
 
@@ -62,6 +63,7 @@ def main() -> None:
         "account breaks": _section(account_faults.breaks),
         "latent": _section(latent.observed),
         "layouts": _section(layouts.observed),
+        "rocm": _section(rocm.observed),
         "sparse": _section(sparse.observed),
         "pooled": _section(pooled.observed),
         "commits": _section(commits.observed),
