@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_repro(commands)
     _add_laws(commands)
+    _add_platforms(commands)
     _add_plan(commands)
     _add_typecheck(commands)
     _add_gates(commands)
@@ -76,9 +77,10 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "--platform",
         metavar="NAME",
+        action="append",
         help="hold a platform to the laws instead, its leaves and allocators and then whole models "
         "built with them, in host memory: the name of an entry point of kvproto.platforms or "
-        "kvproto.on_cpu, or module:attribute",
+        "kvproto.on_cpu, module:attribute, or all; several are shown side by side",
     )
     check.add_argument("--law", metavar="ID", help="only this law or family", action="append")
     check.add_argument(
@@ -137,6 +139,16 @@ def _add_row_access(command: argparse.ArgumentParser) -> None:
 def _add_laws(commands: Commands) -> None:
     laws = commands.add_parser("laws", help="list the laws, their claims and the geometries")
     laws.set_defaults(run=_laws)
+
+
+def _add_platforms(commands: Commands) -> None:
+    platforms = commands.add_parser(
+        "platforms",
+        help="list the platforms, whether their device is here, and facts of it",
+        description="List the platforms that are installed: whether the device is here or what "
+        "is absent, and the facts that decide what can be built on it.",
+    )
+    platforms.set_defaults(run=_platforms)
 
 
 def _add_plan(commands: Commands) -> None:
@@ -211,6 +223,12 @@ def _laws(_arguments: argparse.Namespace) -> int:
     from .conformance.command import list_laws
 
     return list_laws()
+
+
+def _platforms(_arguments: argparse.Namespace) -> int:
+    from .conformance.platform_facts import list_platforms
+
+    return list_platforms()
 
 
 def _plan(arguments: argparse.Namespace) -> int:

@@ -22,9 +22,9 @@ from .expectations import load_expected_failures
 from .factory import load_factory, load_row_access
 from .found import LAWS_VERSION
 from .law import LAWS
-from .platform_named import load_platform
-from .render import print_report
-from .render_platform import print_platform
+from .platform_named import load_platform, platform_names
+from .render import last_line, print_failures, print_report
+from .render_platform import print_capabilities, print_platform
 from .report import Report
 from .runner import Progress as Advance
 from .specs import SPECS
@@ -112,10 +112,37 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
 def _check_platform(arguments: argparse.Namespace) -> int:
     if arguments.factory:
         raise BadInput("--platform: its parts come from the platform; leave out the factory")
-    report = _of_platform(arguments.platform, _asked(arguments))
-    print_platform(report, Console())
-    _write(report, arguments.json, arguments.html)
-    return 0 if report.ok else 1
+    if arguments.platform != ["all"] and len(arguments.platform) == 1:
+        report = _of_platform(arguments.platform[0], _asked(arguments))
+        print_platform(report, Console())
+        _write(report, arguments.json, arguments.html)
+        return 0 if report.ok else 1
+    if arguments.json or arguments.html:
+        raise BadInput("--json and --html hold one report: name one platform")
+    return _check_platforms(arguments.platform, _asked(arguments))
+
+
+def _check_platforms(names: Sequence[str], asked: Mapping[str, Any]) -> int:
+    """Several, side by side; of all there are, those that cannot be built here are told."""
+    console, reports = Console(), dict[str, Report]()
+    for name in platform_names() if names == ["all"] else names:
+        try:
+            report = _of_platform(name, asked)
+        except BadInput as error:
+            if names != ["all"]:
+                raise
+            console.print(Text(f"{name}: not checked: {error}"), soft_wrap=True)
+            continue
+        where = f": {report.place}" if report.place else ""
+        console.print(Text(f"{name}{where}", style="bold"), soft_wrap=True)
+        print_failures(report, console)
+        console.print(last_line(report))
+        console.print()
+        reports[name] = report
+    if not reports:
+        raise BadInput("no platform can be checked here")
+    print_capabilities(reports, console)
+    return 0 if all(report.ok for report in reports.values()) else 1
 
 
 def _of_platform(name: str, asked: Mapping[str, Any]) -> Report:

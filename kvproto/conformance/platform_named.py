@@ -14,7 +14,7 @@ from kvproto.protocols import Declined, Platform
 
 from .factory import named
 
-__all__ = ["ON_CPU", "Named", "load_platform", "platform_names"]
+__all__ = ["ON_CPU", "Named", "absence", "load_platform", "platform_names"]
 
 ON_CPU = "kvproto.on_cpu"
 """The entry point group: each names a function that gives a platform as it builds in host memory,
@@ -55,11 +55,27 @@ def load_platform(name: str) -> Named:
     if name not in detected:
         if name not in in_memory:
             raise BadInput(_unknown(name, detected, in_memory))
-        return Named(_given(in_memory[name]), "pools are built in host memory")
+        place = f"no device here ({absence(name)}); pools are built in host memory"
+        return Named(_given(in_memory[name]), place)
     answer = _answer(detected[name])
     if not isinstance(answer, Declined):
         return Named(answer)
     return _in_memory(name, answer.reason, in_memory)
+
+
+def absence(name: str) -> str:
+    """Why the device of that platform, or of which it is one variant, is not here; "" if it is.
+
+    :raises BadInput: where its entry point fails.
+    """
+    detected = _points(GROUP)
+    known = [point for point in detected if name == point or name.startswith(f"{point}-")]
+    if not known:
+        return "nothing installed looks for it"
+    answer = _answer(detected[max(known, key=len)])
+    if isinstance(answer, Declined):
+        return answer.reason
+    return "" if name in (*known, answer.name) else f"the device is {answer.name}"
 
 
 def _in_memory(name: str, absent: str, points: dict[str, EntryPoint]) -> Named:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from kvproto.protocols import Platform
@@ -58,23 +58,39 @@ def print_platform(report: Report, console: Console) -> None:
 
 
 def print_capabilities(reports: Mapping[str, Report], console: Console) -> None:
-    """Print platforms x capabilities; beside a single platform each cell says all it knows."""
+    """Print platforms x capabilities; beside a single platform each cell says all it knows.
+
+    Capabilities that no platform was asked for in this run are left out.
+    """
     cells = {name: capability_cells(report) for name, report in reports.items()}
+    asked = [
+        name
+        for name in next(iter(cells.values()))
+        if any(each[name].state != "not judged" or each[name].laws for each in cells.values())
+    ]
     if len(cells) == 1:
         (only,) = cells.values()
         table = Table("", "capability", "verdict", box=None, pad_edge=False)
-        for name, cell in only.items():
-            table.add_row(_mark(cell), name, Text(_said(cell)))
+        for name in asked:
+            table.add_row(_mark(only[name]), name, Text(_said(only[name])))
         console.print(table)
         return
-    table = Table("capability", *cells, box=None, pad_edge=False)
-    for name in next(iter(cells.values())):
+    table = Table(Column("capability", no_wrap=True), *cells, box=None, pad_edge=False)
+    for name in asked:
         table.add_row(name, *(_short(each[name]) for each in cells.values()))
     console.print(table)
     for platform, each in cells.items():
-        for name, cell in each.items():
-            if cell.state != "kept":
-                console.print(Text(f"{platform}, {name}: {_said(cell)}"), soft_wrap=True)
+        for said, names in _reasons({name: each[name] for name in asked}).items():
+            console.print(Text(f"{platform}: {', '.join(names)}: {said}"), soft_wrap=True)
+
+
+def _reasons(cells: Mapping[str, Cell]) -> dict[str, list[str]]:
+    """What is said of cells that are more than a mark, and of which."""
+    reasons: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        if cell.state not in ("kept", "offered"):
+            reasons.setdefault(_said(cell), []).append(name)
+    return reasons
 
 
 def _said(cell: Cell) -> str:

@@ -10,6 +10,7 @@ import pytest
 from kvproto.cli import main
 from kvproto.configurator.platforms import GROUP
 from kvproto.conformance import BadInput, platform_named
+from kvproto.conformance.platform_facts import listed_platforms
 from kvproto.conformance.platform_named import ON_CPU, load_platform, platform_names
 from kvproto.protocols import Declined
 from kvproto.reference.platforms import cpu
@@ -70,7 +71,10 @@ def points(monkeypatch: pytest.MonkeyPatch) -> None:
             "no device here (libacme is not installed); pools are built in host memory, as big-1's "
             "(or name big-2)",
         ),
-        ("big-2", "pools are built in host memory"),
+        (
+            "big-2",
+            "no device here (libacme is not installed); pools are built in host memory",
+        ),
         (f"{__name__}:here", ""),
     ],
 )
@@ -111,3 +115,45 @@ def test_the_shell_says_that_there_is_no_device(capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().out
     line = "far: no device here (libacme is not installed); pools are built in host memory\n"
     assert shown.startswith(f"kvproto check --platform far\n{line}")
+
+
+def test_platforms_are_listed_with_what_is_absent() -> None:
+    listed = {each.name: each for each in listed_platforms()}
+    absent = {name: each.absent for name, each in listed.items()}
+    assert absent["near"] == ""
+    assert absent["far"] == absent["big-1"] == absent["lone"] == "libacme is not installed"
+    assert absent["bad"] == "nothing installed looks for it"
+    assert "gave int" in absent["odd"]
+    assert listed["far"].facts == cpu().capabilities
+    assert listed["lone"].facts is None
+
+
+def test_several_platforms_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--spec", "mha-bf16-page1", "--law", "move"]
+    assert main(["check", "--platform", "near", "--platform", "far", *few]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["capability", "near", "far"] in lines
+    assert ["Movable", "✓", "3", "✓", "3"] in lines
+    assert not any(line[:1] == ["IndexerCapable"] for line in lines)
+
+
+def test_all_platforms_but_those_that_cannot_be_built(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--spec", "mha-bf16-page1", "--law", "move"]
+    assert main(["check", "--platform", "all", *few]) == 0
+    shown = capsys.readouterr().out
+    assert "lone: not checked: platform 'lone' has no device here" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["capability", "big-1", "big-2", "far", "near"] in lines
+    assert main(["check", "--platform", "near", "--platform", "lone", *few]) == 2
+    assert main(["check", "--platform", "all", "--json", "report.json"]) == 2
+    assert "name one platform" in capsys.readouterr().err
+
+
+def test_the_list_of_platforms_in_the_shell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    assert main(["platforms"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "not here" not in rows["near"]
+    assert "not here: libacme is not installed" in rows["far"]

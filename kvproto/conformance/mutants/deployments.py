@@ -86,6 +86,11 @@ class RaisesForWhatItDoesNotServe(WrongPlatform):
         return super().build_leaf(request)
 
 
+@platform("builder.device", "llama-page1")
+class NamesOneDeviceOfItsType(WrongPlatform):
+    capabilities = replace(CPU, device_type="cuda:0")
+
+
 @platform("builder.builds", "llama-page16-hnd")
 class BuildsAnotherLayoutAndSaysSo(WrongPlatform):
     def build_leaf(self, request: LeafRequest, /) -> Any:

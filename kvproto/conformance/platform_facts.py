@@ -1,0 +1,85 @@
+"""`kvproto platforms`: which are installed, whether their device is here, and its facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvproto._bad_input import BadInput
+from kvproto.configurator import BuildError, find_capabilities
+from kvproto.protocols import PlatformCapabilities
+
+from .platform_named import absence, load_platform, platform_names
+
+__all__ = ["FACTS", "Listed", "facts_of", "list_platforms", "listed_platforms"]
+
+FACTS = ("device type", "page", "fp8", "Triton", "graphs", "fp8 DSA rows", "aligned to", "offers")
+"""The columns of `facts_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A platform that is installed: why its device is not here, or ""; its facts, if it has any."""
+
+    name: str
+    absent: str
+    facts: PlatformCapabilities | None
+
+
+def listed_platforms() -> list[Listed]:
+    """Every platform that the kit knows a name of, in alphabetical order."""
+    return [_listed(name) for name in platform_names()]
+
+
+def facts_of(facts: PlatformCapabilities) -> tuple[str, ...]:
+    """Each fact as a table shows it."""
+    return (
+        facts.device_type,
+        str(facts.default_page_size),
+        facts.fp8_variant,
+        "yes" if facts.supports_triton else "no",
+        "yes" if facts.supports_graph_capture else "no",
+        ", ".join(facts.dsa_rows) or "none",
+        _bytes(facts.registration_alignment),
+        ", ".join(sorted(facts.subsystems)) or "leaves alone",
+    )
+
+
+def list_platforms() -> int:
+    """Print a row for each; the exit status."""
+    table = Table("platform", "device", *FACTS, box=None, pad_edge=False)
+    for each in listed_platforms():
+        here = f"not here: {each.absent}" if each.absent else "here"
+        facts = () if each.facts is None else facts_of(each.facts)
+        table.add_row(each.name, Text(here), *facts)
+    Console().print(table)
+    return 0
+
+
+def _listed(name: str) -> Listed:
+    try:
+        absent = absence(name)
+    except BadInput as error:
+        return Listed(name, str(error), None)
+    return Listed(name, absent, _facts(name))
+
+
+def _facts(name: str) -> PlatformCapabilities | None:
+    """Stated for plans without the device, or the platform's own."""
+    try:
+        return find_capabilities(name)
+    except BuildError:
+        pass
+    try:
+        return load_platform(name).platform.capabilities
+    except BadInput:
+        return None
+
+
+def _bytes(size: int) -> str:
+    if size == 1:
+        return "nothing"
+    return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size} B"
