@@ -90,8 +90,9 @@ class Case:
     plan: Callable[..., Iterable[Launch]]
     call: Callable[..., object]
     moves: Callable[..., int]
-    rows: Callable[..., Moved] | None = None
-    """What it reads and writes whole rows of; None for one that computes numbers one by one."""
+    rows: Callable[..., Moved | Sequence[Moved]] | None = None
+    """What it reads and writes whole rows of, or each of its launches where those differ; None for
+    one that computes numbers one by one."""
     plain: Callable[..., object] | None = None
     at_most: float = 1.0
     again: Callable[..., int] | None = None
@@ -110,6 +111,13 @@ class Case:
         """How many bytes a kernel may touch for these inputs."""
         again = 0 if self.again is None else self.again(*inputs)
         return self.at_most * self.moves(*inputs) + again
+
+    def widest(self, inputs: Inputs, launch: int) -> tuple[int, int] | None:
+        """Bytes of the widest load and store that memory allows in its `launch`th launch."""
+        if self.rows is None:
+            return None
+        rows = self.rows(*inputs)
+        return (rows if isinstance(rows, Moved) else rows[launch - 1]).widest
 
     @property
     def name(self) -> str:

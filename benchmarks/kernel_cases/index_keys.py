@@ -124,6 +124,19 @@ def _of(kept: _Pages) -> Iterator[Case]:
         at_most=1.07,
         why="locations are read again for every layer",
     )
+    yield Case(
+        operation="move_index_keys",
+        shape=f"{kept.name}, staged",
+        inputs=lambda place: _moved(kept, place),
+        plan=_plan_move,
+        call=move_index_key_sets,
+        moves=_moves_layers,
+        rows=_rows_staged,
+        tokens=(1000,),
+        at_most=2.3,
+        why="all is read and written twice, and locations for each layer's keys and scales",
+        bulk=1000,
+    )
 
 
 def _batch(kept: _Pages, place: Place) -> Inputs:
@@ -191,7 +204,7 @@ def _plan_gather(
 def _plan_move(
     layers: list[Tensor], targets: Tensor, sources: Tensor, width: int, layout: IndexLayout
 ) -> list[Launch]:
-    return [plan_move_index_keys(layers, targets, sources, width, layout)]
+    return list(plan_move_index_keys(layers, targets, sources, width, layout))
 
 
 def _load(pages: Tensor, loc: Tensor, keys: Tensor, scales: Tensor, layout: IndexLayout) -> None:
@@ -276,3 +289,11 @@ def _rows_moved(
 ) -> Moved:
     rows = [part for pages in layers for part in index_rows(pages, width, layout)]
     return Moved(rows, rows)
+
+
+def _rows_staged(
+    layers: list[Tensor], targets: Tensor, sources: Tensor, width: int, layout: IndexLayout
+) -> list[Moved]:
+    """Keys are moved by two launches, then scales by two."""
+    keys, scales = zip(*(index_rows(pages, width, layout) for pages in layers), strict=True)
+    return [Moved(rows, rows) for rows in (keys, keys, scales, scales)]

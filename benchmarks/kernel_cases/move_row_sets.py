@@ -57,8 +57,9 @@ def _case(
         goal=0.85,
         tokens=tokens,
         at_most=2.14 if staged else 1.07,
-        why="locations are read again for every 128 bytes of a row"
-        + ("; all is read and written twice" if staged else ""),
+        why="all is read and written twice, and locations for each buffer"
+        if staged
+        else "locations are read again for every 128 bytes of a row",
         interpret=not staged or shape.startswith(("gpt_oss", "deepseek_v3,")),
     )
 

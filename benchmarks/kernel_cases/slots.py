@@ -37,17 +37,16 @@ def cases() -> Iterator[Case]:
 def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Case]:
     def state(place: Place) -> Tensor:
         """On the CPU narrower slots: interpreting takes time."""
-        small = place.device == "cpu"
+        small, slots = place.device == "cpu", _slots_of(place)
         width = min(prod(slot), _MOST_ON_THE_CPU // dtype.itemsize) if small else prod(slot)
-        slots = _SMALL_SLOTS if small else _SLOTS
         layers = Place(place.device, _LAYERS, slots * width, place.seed)
         made = layers.rows(slots, width, dtype=dtype)
         made[:, 0].zero_()
         return made
 
     def copied(place: Place) -> Inputs:
-        slots = _SMALL_SLOTS if place.device == "cpu" else _SLOTS
-        few = Place(place.device, place.tokens, slots, place.seed, padding=place.padding)
+        slots, padding = _slots_of(place), place.padding
+        few = Place(place.device, place.tokens, slots, place.seed, padding=padding)
         sources, targets = few.locations(), few.locations()
         sources[::2] = targets.flip(0)[::2]
         return state(place), sources, targets
@@ -71,6 +70,19 @@ def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Cas
         why="slots are read again for every 128 bytes of one",
     )
     yield Case(
+        operation="copy_slots",
+        shape=f"{shape}, staged",
+        inputs=copied,
+        plan=_plan_copy,
+        call=copy_slots,
+        moves=_moves_copied,
+        rows=_rows_copied,
+        tokens=(300,),
+        bulk=300,
+        at_most=2.02,
+        why="all is read and written twice, and slots for every 4096 bytes of one",
+    )
+    yield Case(
         operation="clear_slots",
         shape=shape,
         inputs=cleared,
@@ -85,8 +97,12 @@ def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Cas
     )
 
 
+def _slots_of(place: Place) -> int:
+    return max(_SMALL_SLOTS, place.tokens + 1) if place.device == "cpu" else _SLOTS
+
+
 def _plan_copy(state: Tensor, src: Tensor, dst: Tensor) -> list[Launch]:
-    return [plan_copy_slots(state, src, dst)]
+    return list(plan_copy_slots(state, src, dst))
 
 
 def _plan_clear(state: Tensor, slots: Tensor) -> list[Launch]:

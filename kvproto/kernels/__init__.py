@@ -27,12 +27,13 @@ from .load_latent_rows import load_latent_rows
 from .locations import check_locations
 from .move_index_keys import move_index_key_sets, move_index_keys
 from .move_rows import move_row_sets, move_rows
-from .move_tiled_rows import move_tiled_rows
+from .move_tiled_rows import move_tiled_row_sets
 from .pack_latent_rows import pack_latent_rows
 from .packed_latent import LATENT_BLOCK, packed_latent_width
 from .packed_latent_rows import load_packed_latent_rows, store_packed_latent_rows
 from .pool_index_keys import pool_index_keys
 from .prefix_locations import prefix_locations
+from .prepare_moves import prepare_index_moves, prepare_moves, prepare_slot_copies
 from .quantise_fp4 import FP4_BLOCK, FP4Scales, quantise_fp4
 from .quantise_mxfp8 import MXFP8_BLOCK, mxfp8_elements, quantise_mxfp8
 from .row_tiles import RowTiles, Tiles
@@ -98,7 +99,7 @@ __all__ = [
     "move_index_keys",
     "move_row_sets",
     "move_rows",
-    "move_tiled_rows",
+    "move_tiled_row_sets",
     "mxfp8_elements",
     "pack_latent_rows",
     "packed_latent_width",
@@ -106,6 +107,9 @@ __all__ = [
     "peer_locations",
     "pool_index_keys",
     "prefix_locations",
+    "prepare_index_moves",
+    "prepare_moves",
+    "prepare_slot_copies",
     "quantise_blocks",
     "quantise_fp4",
     "quantise_index_keys",

@@ -17,13 +17,15 @@ def copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> None:
     `state` is `[layers, slots, ...]`, its slot 0 zero; `src` and `dst` are `[n]`, int32 or int64,
     in range. Pairs whose target is 0 or below are dropped; a source of 0 or below reads the
     reserved slot. Fixed-shape. A Triton kernel copies up to 256 pairs in one launch for all layers,
-    each slot of which is dense.
+    each slot of which is dense; more of them are staged, in two for every 256 MiB.
 
     :raises ValueError: for another number of sources than of targets, or state that the kernel
         does not serve; nothing is copied.
     """
     check_pairs(dst, src)
-    if served_by_triton(dst) and _launched(state, src, dst):
+    if served_by_triton(dst):
+        if state.numel():
+            _launch(state, src.contiguous(), dst.contiguous())
         return
     index = dst.clamp(min=0).to(torch.int64)
     # A dropped pair rewrites the reserved slot with itself.
@@ -31,12 +33,9 @@ def copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> None:
     state.index_copy_(1, index, state.index_select(1, source))
 
 
-def _launched(state: Tensor, src: Tensor, dst: Tensor) -> bool:
+def _launch(state: Tensor, src: Tensor, dst: Tensor) -> None:
     from .triton.launch import run
-    from .triton.slots import MOST_PAIRS, plan_copy_slots
+    from .triton.slots import plan_copy_slots
 
-    if src.shape[0] > MOST_PAIRS:
-        return False
-    if state.numel():
-        run(plan_copy_slots(state, src.contiguous(), dst.contiguous()))
-    return True
+    for launch in plan_copy_slots(state, src, dst):
+        run(launch)

@@ -17,9 +17,6 @@ from .triton_devices import served_by_triton
 
 __all__ = ["move_index_key_sets", "move_index_keys"]
 
-_IN_ONE_LAUNCH = 256
-"""Pairs that are held in registers between reading and writing."""
-
 
 def move_index_keys(
     pages: Tensor,
@@ -41,7 +38,7 @@ def move_index_keys(
     n = tgt_loc.shape[0]
     if n and layout == "token_rows" and on_host(pages, tgt_loc, src_loc):
         move_index_items(pages, tgt_loc, src_loc, index_head_dim)
-    elif n <= _IN_ONE_LAUNCH and served_by_triton(pages):
+    elif served_by_triton(pages):
         _launch([pages], tgt_loc, src_loc, index_head_dim, layout)
     else:
         loaded = load_index_keys(pages, src_loc, index_head_dim, layout)
@@ -55,15 +52,17 @@ def move_index_key_sets(
     index_head_dim: int,
     layout: IndexLayout = "token_rows",
 ) -> None:
-    """`move_index_keys` in the pages of each layer, which are as many; for up to 256 pairs a
-    Triton kernel does it in one launch for all layers.
+    """`move_index_keys` in the pages of each layer, which are as many.
+
+    A Triton kernel does up to 256 pairs in one launch for all layers, more of them in four: keys
+    and scales are staged, each in two.
 
     :raises ValueError: as `move_index_keys`, and for pages of other layers of another size; nothing
         is moved.
     """
     check_pairs(tgt_loc, src_loc)
     _check_alike(layers, index_head_dim, layout)
-    if layers and tgt_loc.shape[0] <= _IN_ONE_LAUNCH and served_by_triton(layers[0]):
+    if layers and served_by_triton(layers[0]):
         _launch(layers, tgt_loc, src_loc, index_head_dim, layout)
         return
     for pages in layers:
@@ -92,4 +91,5 @@ def _launch(
     from .triton.launch import run
     from .triton.move_index_keys import plan_move_index_keys
 
-    run(plan_move_index_keys(layers, tgt_loc, src_loc, index_head_dim, layout))
+    for launch in plan_move_index_keys(layers, tgt_loc, src_loc, index_head_dim, layout):
+        run(launch)

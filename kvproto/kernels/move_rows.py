@@ -34,8 +34,9 @@ def move_rows(buffer: Tensor, tgt_loc: Tensor, src_loc: Tensor) -> None:
 def move_row_sets(buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor) -> None:
     """`move_rows` of each buffer; they are of one device, and may differ in width and dtype.
 
-    A Triton kernel does up to 256 pairs in one launch for all buffers of a row's width; it
-    drops pairs of a location past the last row.
+    Triton kernels do up to 256 pairs in one launch for all buffers of a row's width, and more in
+    two, out into other memory and back, or two for every 256 MiB that move. They drop pairs of a
+    location past the last row.
 
     :raises ValueError: as `move_rows`, and for a buffer whose rows are not dense, which the kernel
         does not serve.

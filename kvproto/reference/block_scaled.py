@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_rows, prefix_locations
+from kvproto.kernels import prefix_locations
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import (
     AttentionLayer,
@@ -27,6 +27,7 @@ from .host_rows import HostRows, check_copied, check_rows, copy_rows_to_host, lo
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .row_leaf import RowLeaf, locations_of, written_layer
+from .row_stores import RowStore, SlotRows, move_all, prepare_all
 from .scale_layout import ScalesOfTokens
 
 __all__ = ["BlockScaledLeaf", "Side"]
@@ -74,6 +75,7 @@ class BlockScaledLeaf(RowLeaf):
         self._k_scales, self._v_scales = scales
         with kv_cache_region(enable_memory_saver):
             self._allocate()
+        prepare_all(self._stores())
         self.k_scale_buffer = [buffer.view(scale_dtype) for buffer in self._k_scale_bytes]
         self.v_scale_buffer = [buffer.view(scale_dtype) for buffer in self._v_scale_bytes]
 
@@ -165,10 +167,12 @@ class BlockScaledLeaf(RowLeaf):
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens with their scales, in every layer; all sources are read first."""
         self._check(tgt_loc, src_loc)
-        for buffer in self._row_buffers():
-            move_rows(buffer, tgt_loc, src_loc)
-        for scales, buffer in self._scales():
-            scales.store(buffer, tgt_loc, scales.gather(buffer, src_loc))
+        move_all(self._stores(), tgt_loc, src_loc)
+
+    def _stores(self) -> list[RowStore]:
+        """Elements, then scales."""
+        elements = (SlotRows(buffer) for buffer in (*self.k_buffer, *self.v_buffer))
+        return [*elements, *(scales.rows(buffer) for scales, buffer in self._scales())]
 
     def get_cpu_copy(
         self,

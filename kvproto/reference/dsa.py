@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from kvproto.kernels import check_locations
+from kvproto.kernels import check_locations, prepare_index_moves
 from kvproto.kernels.index_page import SCALE_BYTES
 from kvproto.protocols import BufferRegion, IndexLayout
 
@@ -100,6 +100,7 @@ class DSALeaf(MLALeaf):
         self.index_kpool, self.skip_topk_layers = index_kpool, skipped
         with kv_cache_region(enable_memory_saver):
             self.index_k_with_scale_buffer = [self._index_pages(skip) for skip in skipped]
+        prepare_index_moves(self._indexed(), index_head_dim)
 
     @classmethod
     def _check_pooling(cls, index_kpool: int, page_size: int, index_kpool_compress: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from kvproto.kernels import store_rows
+from kvproto.kernels import prepare_moves, store_rows
 from kvproto.protocols import BufferRegion, PoolTraits
 
 from .elements import check_geometry
@@ -59,6 +59,7 @@ class KeyOnlyLeaf(RowLeaf):
         self.head_num, self.head_dim = head_num, head_dim
         with kv_cache_region(enable_memory_saver):
             self.k_buffer = self._zeros(head_num, head_dim)
+        prepare_moves(self.k_buffer)
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
         """`[size + page_size, head_num, head_dim]` in `dtype`, an alias of the storage."""

@@ -17,7 +17,7 @@ from .mha_layout import mha_traits
 from .row_layouts import RowGeometry, RowKind, RowLayoutName, misfit
 from .row_leaf import RowLeaf, locations_of, written_layer
 from .row_side import RowSide, zeros_for
-from .row_stores import Given, RowStore, store_both
+from .row_stores import Given, RowStore, prepare_all, store_both
 
 __all__ = ["MHALeaf"]
 
@@ -90,6 +90,7 @@ class MHALeaf(RowLeaf):
             self.k_buffer, self.v_buffer = self._allocated(layout, keys, values)
         self._keys = RowSide.over(self.k_buffer, layout, keys)
         self._values = RowSide.over(self.v_buffer, layout, values)
+        prepare_all((*self._keys.stores, *self._values.stores))
 
     def _geometry(self, kind: RowKind, width: int) -> RowGeometry:
         pages = self.size // self.page_size + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvproto.kernels import prepare_moves
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
 from .elements import check_element, check_geometry
@@ -72,6 +73,7 @@ class MLALeaf(LatentCommit, RowLeaf):
         self.pool_traits = mla_traits(row)
         with kv_cache_region(enable_memory_saver):
             self.kv_buffer = self._zeros(1, row.width)
+        prepare_moves(self.kv_buffer)
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:
         """`[size + page_size, 1, kv_cache_dim]` in `dtype`, an alias of the storage.

@@ -12,6 +12,7 @@ from kvproto.kernels import (
     FP8_DTYPES,
     dequantise_fp4,
     gather_rows,
+    prepare_moves,
     store_block_scaled_rows,
     to_fp8,
 )
@@ -79,6 +80,7 @@ class MLAFP4Leaf(LatentCommit, RowLeaf):
         with kv_cache_region(enable_memory_saver):
             self.kv_buffer = self._zeros(1, self.kv_cache_dim)
             self.kv_scale_buffer = self._zeros(2 * self.kv_cache_dim // FP4_BLOCK)
+        prepare_moves((*self.kv_buffer, *self.kv_scale_buffer))
         self._one = torch.ones((), device=self.device)
 
     def get_key_buffer(self, layer_id: int, /) -> Tensor:

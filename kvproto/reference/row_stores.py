@@ -16,8 +16,8 @@ from kvproto.kernels import (
     gather_rows,
     gather_tiled_rows,
     move_row_sets,
-    move_rows,
-    move_tiled_rows,
+    move_tiled_row_sets,
+    prepare_moves,
     store_fp8_row_sets,
     store_row_sets,
     store_rows,
@@ -26,7 +26,7 @@ from kvproto.kernels import (
 )
 from kvproto.kernels.fp8 import Scale
 
-__all__ = ["Given", "RowStore", "SlotRows", "TiledRows", "move_all", "store_both"]
+__all__ = ["Given", "RowStore", "SlotRows", "TiledRows", "move_all", "prepare_all", "store_both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,6 @@ class SlotRows:
         """Zero the row of slot 0."""
         self.buffer[0].zero_()
 
-    def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
-        """Copy rows between locations; all sources are read first."""
-        move_rows(self.buffer, tgt_loc, src_loc)
-
 
 @dataclass(frozen=True, slots=True)
 class TiledRows:
@@ -80,10 +76,6 @@ class TiledRows:
     def clear_reserved(self) -> None:
         """Zero the row of slot 0."""
         clear_tiled_row(self.buffer, self.tiles)
-
-    def move(self, tgt_loc: Tensor, src_loc: Tensor) -> None:
-        """Copy rows between locations; all sources are read first."""
-        move_tiled_rows(self.buffer, tgt_loc, src_loc, self.tiles)
 
 
 RowStore: TypeAlias = SlotRows | TiledRows
@@ -114,9 +106,23 @@ def store_both(loc: Tensor, keys: Given, values: Given, dtype: torch.dtype) -> N
 
 def move_all(stores: Sequence[RowStore], tgt_loc: Tensor, src_loc: Tensor) -> None:
     """Copy rows between locations in every buffer; all sources are read first."""
-    by_slot = [store.buffer for store in stores if isinstance(store, SlotRows)]
-    if len(by_slot) == len(stores):
-        move_row_sets(by_slot, tgt_loc, src_loc)
-        return
+    for tiles, buffers in _alike(stores).items():
+        if tiles is None:
+            move_row_sets(buffers, tgt_loc, src_loc)
+        else:
+            move_tiled_row_sets(buffers, tgt_loc, src_loc, tiles)
+
+
+def prepare_all(stores: Sequence[RowStore]) -> None:
+    """Let `move_all` be captured in a graph before it was ever called."""
+    for tiles, buffers in _alike(stores).items():
+        prepare_moves(buffers, tiles)
+
+
+def _alike(stores: Sequence[RowStore]) -> dict[RowTiles | None, list[Tensor]]:
+    """Buffers by how their rows lie: None for a row a slot."""
+    found: dict[RowTiles | None, list[Tensor]] = {}
     for store in stores:
-        store.move(tgt_loc, src_loc)
+        tiles = store.tiles if isinstance(store, TiledRows) else None
+        found.setdefault(tiles, []).append(store.buffer)
+    return found

@@ -9,12 +9,15 @@ from torch import Tensor
 
 from kvproto.kernels import (
     ATOM,
+    RowTiles,
     gather_interleaved_scales,
     gather_rows,
     store_interleaved_scales,
     store_rows,
 )
 from kvproto.protocols import Axis, Tile, row_major
+
+from .row_stores import RowStore, SlotRows, TiledRows
 
 __all__ = ["InterleavedScales", "ScalesOfTokens", "TokenScales"]
 
@@ -52,6 +55,10 @@ class ScalesOfTokens(Protocol):
         """Zero the scales of slot 0."""
         ...
 
+    def rows(self, buffer: Tensor) -> RowStore:
+        """A buffer as rows of bytes by slot."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TokenScales:
@@ -77,6 +84,9 @@ class TokenScales:
 
     def clear_reserved(self, buffer: Tensor) -> None:
         buffer[0].zero_()
+
+    def rows(self, buffer: Tensor) -> RowStore:
+        return SlotRows(buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +125,9 @@ class InterleavedScales:
 
     def clear_reserved(self, buffer: Tensor) -> None:
         buffer[0, :, 0, 0].zero_()
+
+    def rows(self, buffer: Tensor) -> RowStore:
+        chunks, blocks = self.page_size // ATOM, self.blocks
+        token = (chunks, blocks), (ATOM, chunks * blocks)
+        row = (self.heads, self.page_size * blocks), (blocks, 1)
+        return TiledRows(buffer, RowTiles(self.heads * self.page_size * blocks, token, row))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kvproto.kernels import check_locations, clear_slots, copy_slots
+from kvproto.kernels import check_locations, clear_slots, copy_slots, prepare_slot_copies
 from kvproto.protocols import BufferRegion, buf_infos
 
 from .host_state import HostState, copy_state_to_host, load_state_from_host
@@ -80,6 +80,8 @@ class RecurrentStatePool:
         self.conv_shard_groups = None if conv_shard_groups is None else list(conv_shard_groups)
         with kv_cache_region(enable_memory_saver):
             self.mamba_cache = self._allocate(speculative_num_draft_tokens, spec_state_size)
+        for tensor in self.mamba_cache.persistent():
+            prepare_slot_copies(tensor)
 
     def _allocate(self, draft_tokens: int | None, spec_state_size: int | None) -> RecurrentState:
         layers = len(self.mamba_layer_ids)

@@ -14,7 +14,7 @@ from kvproto.kernels import (
     RowTiles,
     convert_pages,
     gather_tiled_rows,
-    move_tiled_rows,
+    move_tiled_row_sets,
     store_tiled_rows,
 )
 from tests.kernels.conftest import INTERPRETED
@@ -126,15 +126,16 @@ def test_move_reads_all_sources_first(layout: str, data: st.DataObject, dtype: t
     targets = data.draw(st.lists(st.integers(-1, SLOTS - 1), max_size=8, unique=True))
     n = len(targets)
     sources = data.draw(st.lists(st.integers(0, SLOTS - 1), min_size=n, max_size=n))
-    flat, tiles = torch.zeros(SLOTS * ROW), LAYOUTS[layout][1]
-    store_tiled_rows(flat, torch.arange(SLOTS), rows_of(SLOTS), tiles)
-    before = seen(flat, layout)
-    move_tiled_rows(
-        flat, torch.tensor(targets, dtype=dtype), torch.tensor(sources).to(dtype), tiles
-    )
-    expected = {t: before[s] for t, s in zip(targets, sources, strict=True) if t >= 1}
-    for slot, found in enumerate(seen(flat, layout)):
-        assert torch.equal(found, expected.get(slot, before[slot]))
+    tiles, layers = LAYOUTS[layout][1], [torch.zeros(SLOTS * ROW) for _ in "ab"]
+    for layer, flat in enumerate(layers):
+        store_tiled_rows(flat, torch.arange(SLOTS), rows_of(SLOTS) + layer, tiles)
+    before = [seen(flat, layout) for flat in layers]
+    locations = torch.tensor(targets, dtype=dtype), torch.tensor(sources).to(dtype)
+    move_tiled_row_sets(layers, *locations, tiles)
+    for flat, was in zip(layers, before, strict=True):
+        expected = {t: was[s] for t, s in zip(targets, sources, strict=True) if t >= 1}
+        for slot, found in enumerate(seen(flat, layout)):
+            assert torch.equal(found, expected.get(slot, was[slot]))
 
 
 @layouts

@@ -1,12 +1,13 @@
 """Copy index keys between the same slots of the pages of many layers, in one launch.
 
 As in `move_row_sets`, all sources are read before any target is written by having a program hold
-all pairs of some columns of one layer in registers, between reading and writing.
+all pairs of some columns of one layer in registers, between reading and writing. More pairs than
+that are rows in tiles, keys and scales each, and staged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import triton
 import triton.language as tl
@@ -14,16 +15,19 @@ from torch import Tensor
 
 from kvproto.kernels.index_page import IndexLayout
 
-from .index_pages import page_shapes, place_in_page, place_in_part
+from .index_pages import PartShape, page_shapes, place_in_page, place_in_part
 from .launch import Launch, the_device
-from .move_row_sets import pairs
+from .move_row_sets import IN_REGISTERS
+from .move_staged import plan_move_staged
+from .moved_rows import MovedShape, pairs
 from .pointer_table import pointer_table
 from .rows import word_type
+from .tiles import TileShape
 
 __all__ = ["move_index_keys_kernel", "plan_move_index_keys"]
 
-_FEW, _PAIRS = 32, 256
-"""Pairs of a tile: compiled for two numbers only, neither of which follows the batch."""
+_FEW = 32
+"""Pairs of a small tile."""
 
 _CHUNK_BYTES = 128
 """Of a key that a program moves."""
@@ -65,24 +69,31 @@ def plan_move_index_keys(
     src_loc: Tensor,
     index_head_dim: int,
     layout: IndexLayout = "token_rows",
-) -> Launch:
-    """Key and scale of `src_loc[i]` to `tgt_loc[i]` in every layer, for up to 256 pairs.
+) -> Iterator[Launch]:
+    """Key and scale of `src_loc[i]` to `tgt_loc[i]` in every layer; one launch for up to 256 pairs.
 
     All layers have as many pages, or those of the smallest count.
     """
+    device = the_device("move_index_keys", [tgt_loc, src_loc, *layers])
     shapes = (page_shapes(pages, index_head_dim, None, layout) for pages in layers)
     # Units are powers of two: the least goes for all layers.
     keys, scales = min(shapes, key=lambda parts: (parts[0].unit_bytes, parts[1].unit_bytes))
-    n = tgt_loc.shape[0]
+    n, slots = tgt_loc.shape[0], min(pages.shape[0] for pages in layers) * keys.PAGE_SIZE
+    tgt_loc, src_loc = tgt_loc.contiguous(), src_loc.contiguous()
+    if n > IN_REGISTERS:
+        for part in (keys, scales):
+            table = pointer_table([pages[:, part.FIRST * part.WORD :] for pages in layers])
+            yield from plan_move_staged(_moved_shape(part), slots, table, tgt_loc, src_loc)
+        return
     keys = keys._replace(BLOCK=min(keys.BLOCK, _CHUNK_BYTES // keys.WORD))
-    return Launch(
+    yield Launch(
         kernel=move_index_keys_kernel,
         grid=(triton.cdiv(keys.WIDTH, keys.BLOCK) if n else 0, len(layers)),
         arguments={
-            "tgt_loc": tgt_loc.contiguous(),
-            "src_loc": src_loc.contiguous(),
+            "tgt_loc": tgt_loc,
+            "src_loc": src_loc,
             "n": n,
-            "slots": min(pages.shape[0] for pages in layers) * keys.PAGE_SIZE,
+            "slots": slots,
             "layers": pointer_table(layers),
         },
         constants={
@@ -90,8 +101,16 @@ def plan_move_index_keys(
             "KEY_WORD": word_type(keys.WORD),
             "SCALES": scales,
             "SCALE_WORD": word_type(scales.WORD),
-            "PAIRS": _FEW if n <= _FEW else _PAIRS,
+            "PAIRS": _FEW if n <= _FEW else IN_REGISTERS,
         },
-        device=the_device("move_index_keys", [tgt_loc, src_loc, *layers]),
+        device=device,
         threads=128 if n <= _FEW else 256,
     )
+
+
+def _moved_shape(part: PartShape) -> MovedShape:
+    """A part of pages as rows in tiles, from its first word on."""
+    tokens = (part.TILE, part.PIECE), (part.PAGE_SIZE // part.TILE, part.TILE * part.WIDTH)
+    row = (part.PIECE, 1), (part.WIDTH // part.PIECE, part.TILE * part.PIECE)
+    tiles = TileShape(part.PAGE_SIZE, part.PITCH, tokens, row, part.WIDTH, part.WORD)
+    return MovedShape(0, part.WIDTH, part.UNIT, part.WORD, tiles)

@@ -2,138 +2,132 @@
 
 All sources must be read before any target is written, and a GPU has no cheap barrier across
 programs. So a program has some columns of one buffer and all pairs of locations: no other program
-touches those columns, and a barrier within the program is enough. Up to `_IN_REGISTERS` pairs
-are held in registers between reading and writing. More are staged in memory, in as many launches as
-keep what is staged at a time so small that a cache holds it.
+touches those columns, and a barrier within the program is enough. Up to `IN_REGISTERS` pairs
+are held in registers between reading and writing; `move_staged` moves more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..row_tiles import RowTiles
 from .launch import Launch, next_power_of_2, the_device
+from .move_staged import plan_move_staged
+from .moved_rows import MovedShape, along, dense_shape, pairs, row_at, tiled_shape
 from .pointer_table import pointer_table
-from .rows import RowShape, address, row_shape, word_type
+from .rows import word_type
 
-__all__ = ["move_row_sets_kernel", "pairs", "plan_move_row_sets"]
+__all__ = [
+    "IN_REGISTERS",
+    "move_row_sets_kernel",
+    "plan_move_row_sets",
+    "plan_move_tiled_row_sets",
+    "plan_moves",
+]
 
-_FEW, _IN_REGISTERS = 32, 256
+_FEW, IN_REGISTERS = 32, 256
 """Pairs of a tile: compiled for two numbers only, neither of which follows the batch."""
 
 _CHUNK_BYTES = 128
 """Of a row that a program moves: whole sectors, and enough programs for a few buffers."""
 
-_STAGED_BYTES = 16 << 20
+_CHUNK_WORDS = 16
+"""Of a row in tiles, whose words are found one by one."""
 
 
-@triton.jit
-def pairs(tgt_loc, src_loc, start, n, slots, PAIRS: tl.constexpr):
-    """Targets, sources and which of them are moved; a source below 0 reads the reserved slot."""
-    pair = start + tl.arange(0, PAIRS)
-    target = tl.load(tgt_loc + pair, mask=pair < n, other=0).to(tl.int64)
-    source = tl.load(src_loc + pair, mask=pair < n, other=0).to(tl.int64)
-    source = tl.where(source > 0, source, 0)
-    return target, source, (target > 0) & (target < slots) & (source < slots)
-
-
-@triton.jit(do_not_specialize=["n", "slots", "first"])
+@triton.jit(do_not_specialize=["n", "slots"])
 def move_row_sets_kernel(
     tgt_loc,
     src_loc,
     n,
     slots,
     buffers,
-    first,
-    staging,
     SHAPE: tl.constexpr,
     WORD: tl.constexpr,
     PAIRS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Program `(c, b)` has columns `c * COLUMNS ..` of buffer `first + b`."""
-    address = tl.load(buffers + first + tl.program_id(1)).to(tl.pointer_type(WORD))
+    """Program `(c, b)` has columns `c * COLUMNS ..` of buffer `b`."""
+    address = tl.load(buffers + tl.program_id(1)).to(tl.pointer_type(WORD))
     column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
-    buffer = tl.multiple_of(address, SHAPE.UNIT * SHAPE.WORD) + column[None, :]
-    within = (column < SHAPE.WIDTH)[None, :]
-    if staging is None:
-        target, source, kept = pairs(tgt_loc, src_loc, 0, n, slots, PAIRS)
-        mask = kept[:, None] & within
-        words = tl.load(buffer + source[:, None] * SHAPE.PITCH, mask=mask)
-        tl.debug_barrier()
-        tl.store(buffer + target[:, None] * SHAPE.PITCH, words, mask=mask)
-    else:
-        program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-        held = staging + program * n * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-        for start in range(0, n, PAIRS):
-            _, source, kept = pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
-            mask = kept[:, None] & within
-            words = tl.load(buffer + source[:, None] * SHAPE.PITCH, mask=mask)
-            pair = start + tl.arange(0, PAIRS).to(tl.int64)
-            tl.store(held + pair[:, None] * COLUMNS, words, mask=mask)
-        tl.debug_barrier()
-        for start in range(0, n, PAIRS):
-            target, _, kept = pairs(tgt_loc, src_loc, start, n, slots, PAIRS)
-            mask = kept[:, None] & within
-            pair = start + tl.arange(0, PAIRS).to(tl.int64)
-            words = tl.load(held + pair[:, None] * COLUMNS, mask=mask)
-            tl.store(buffer + target[:, None] * SHAPE.PITCH, words, mask=mask)
+    base = tl.multiple_of(address, SHAPE.UNIT * SHAPE.WORD)
+    buffer = base + along(column, SHAPE)[None, :]
+    target, source, kept = pairs(tgt_loc, src_loc, 0, n, slots, PAIRS)
+    mask = kept[:, None] & (column < SHAPE.WIDTH)[None, :]
+    words = tl.load(buffer + row_at(source, SHAPE)[:, None], mask=mask)
+    tl.debug_barrier()
+    tl.store(buffer + row_at(target, SHAPE)[:, None], words, mask=mask)
 
 
 def plan_move_row_sets(
-    buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor
+    buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor, operation: str = "move_row_sets"
 ) -> Iterator[Launch]:
     """`buffer[tgt_loc[i]] = buffer[src_loc[i]]` for every buffer; dense `[n]` locations.
 
-    One launch for all buffers of a kind of row; several where there are more than 256 pairs.
+    One launch for all buffers of a kind of row; more where there are more than 256 pairs.
 
     :raises ValueError: for a buffer whose rows are not dense.
     """
     if buffers:
-        the_device("move_row_sets", [tgt_loc, src_loc, *buffers])
-    kinds: dict[tuple[RowShape, int], list[Tensor]] = {}
-    for buffer in buffers:
-        if buffer[:1].nbytes:
-            shape = row_shape(buffer, buffer, "move_row_sets")
-            kinds.setdefault((shape, buffer.shape[0]), []).append(buffer)
-    for (shape, slots), alike in kinds.items():
-        yield from _launches(shape, slots, alike, tgt_loc, src_loc)
+        the_device(operation, [tgt_loc, src_loc, *buffers])
+    kinds = [
+        (dense_shape(buffer, operation), buffer.shape[0], buffer)
+        for buffer in buffers
+        if buffer[:1].nbytes
+    ]
+    yield from _of_kinds(kinds, tgt_loc, src_loc)
 
 
-def _launches(
-    shape: RowShape, slots: int, buffers: list[Tensor], tgt_loc: Tensor, src_loc: Tensor
+def plan_move_tiled_row_sets(
+    buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor, tiles: RowTiles
 ) -> Iterator[Launch]:
+    """As `plan_move_row_sets`, for rows in tiles of dense buffers."""
+    if buffers:
+        the_device("move_tiled_row_sets", [tgt_loc, src_loc, *buffers])
+    kinds = [(tiled_shape(each, tiles), tiles.slots_of(each), each) for each in buffers]
+    yield from _of_kinds(kinds, tgt_loc, src_loc)
+
+
+def plan_moves(
+    shape: MovedShape, slots: int, buffers: Sequence[Tensor], tgt_loc: Tensor, src_loc: Tensor
+) -> Iterator[Launch]:
+    """Rows of one kind, in buffers of as many slots."""
     n, table = tgt_loc.shape[0], pointer_table(buffers)
-    columns = min(_CHUNK_BYTES // shape.WORD, next_power_of_2(shape.WIDTH))
-    chunks = triton.cdiv(shape.WIDTH, columns)
-    words, staged, together = chunks * n * columns, n > _IN_REGISTERS, len(buffers)
-    if staged:
-        together = max(1, min(together, _STAGED_BYTES // (words * shape.WORD)))
-    staged_bytes = together * words * shape.WORD
-    staging = tgt_loc.new_empty(staged_bytes, dtype=torch.uint8) if staged else None
-    for first in range(0, len(buffers), together):
-        yield Launch(
-            kernel=move_row_sets_kernel,
-            grid=(chunks if n else 0, min(together, len(buffers) - first)),
-            arguments={
-                "tgt_loc": tgt_loc,
-                "src_loc": src_loc,
-                "n": n,
-                "slots": slots,
-                "buffers": table,
-                "first": first,
-                "staging": None if staging is None else address(staging, shape.WORD),
-            },
-            constants={
-                "SHAPE": shape,
-                "WORD": word_type(shape.WORD),
-                "PAIRS": _FEW if n <= _FEW else _IN_REGISTERS,
-                "COLUMNS": columns,
-            },
-            device=tgt_loc.device,
-            threads=128 if n <= _FEW else 256,
-        )
+    if n > IN_REGISTERS:
+        yield from plan_move_staged(shape, slots, table, tgt_loc, src_loc)
+        return
+    widest = _CHUNK_BYTES // shape.WORD if shape.TILES is None else _CHUNK_WORDS
+    columns = min(widest, next_power_of_2(shape.WIDTH))
+    yield Launch(
+        kernel=move_row_sets_kernel,
+        grid=(triton.cdiv(shape.WIDTH, columns) if n else 0, len(buffers)),
+        arguments={
+            "tgt_loc": tgt_loc,
+            "src_loc": src_loc,
+            "n": n,
+            "slots": slots,
+            "buffers": table,
+        },
+        constants={
+            "SHAPE": shape,
+            "WORD": word_type(shape.WORD),
+            "PAIRS": _FEW if n <= _FEW else IN_REGISTERS,
+            "COLUMNS": columns,
+        },
+        device=tgt_loc.device,
+        threads=128 if n <= _FEW else 256,
+    )
+
+
+def _of_kinds(
+    found: Iterable[tuple[MovedShape, int, Tensor]], tgt_loc: Tensor, src_loc: Tensor
+) -> Iterator[Launch]:
+    kinds: dict[tuple[MovedShape, int], list[Tensor]] = {}
+    for shape, slots, buffer in found:
+        kinds.setdefault((shape, slots), []).append(buffer)
+    for (shape, slots), alike in kinds.items():
+        yield from plan_moves(shape, slots, alike, tgt_loc, src_loc)

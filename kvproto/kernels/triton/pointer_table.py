@@ -28,7 +28,7 @@ def pointer_table(buffers: Sequence[Tensor]) -> Tensor:
     """`[buffers]` int64 on their device: where each begins.
 
     Made when first asked for, by a copy from the host that is waited for: afterwards every stream
-    may read it. A captured graph cannot do that.
+    may read it. A captured graph cannot do that: pools ask when they are built (`prepare_moves`).
 
     :raises RuntimeError: for one that is first asked for while a graph is captured.
     """

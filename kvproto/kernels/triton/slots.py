@@ -1,28 +1,27 @@
 """Copy and clear recurrent state by slot, in every layer of a tensor, in one launch.
 
 As `move_row_sets`, a program that copies has some columns of one layer and all pairs of slots: it
-reads all before it writes any.
+reads all before it writes any. More pairs than it can hold are rows of the layers, and staged.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from .launch import Launch, next_power_of_2, the_device
+from .move_row_sets import IN_REGISTERS, plan_move_row_sets
 from .rows import RowShape, address, row_shape
 
 __all__ = [
-    "MOST_PAIRS",
     "clear_slots_kernel",
     "copy_slots_kernel",
     "plan_clear_slots",
     "plan_copy_slots",
 ]
-
-MOST_PAIRS = 256
-"""Pairs of slots that are held in registers between reading and writing."""
 
 _FEW = 32
 _CHUNK_BYTES = 128
@@ -73,20 +72,24 @@ def clear_slots_kernel(
     tl.store(layer + slot * SHAPE.PITCH + column, zeros, mask=kept & (column < SHAPE.WIDTH))
 
 
-def plan_copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> Launch:
-    """`state[:, dst[i]] = state[:, src[i]]` for at most `MOST_PAIRS` dense pairs.
+def plan_copy_slots(state: Tensor, src: Tensor, dst: Tensor) -> Iterator[Launch]:
+    """`state[:, dst[i]] = state[:, src[i]]` for dense pairs; one launch for up to 256.
 
     :raises ValueError: for state whose slots are not dense.
     """
-    shape, n = _shape(state, "copy_slots"), src.shape[0]
+    n = src.shape[0]
+    if n > IN_REGISTERS:
+        yield from plan_move_row_sets(state.unbind(0), dst, src, "copy_slots")
+        return
+    shape = _shape(state, "copy_slots")
     columns = min(_CHUNK_BYTES // shape.WORD, next_power_of_2(shape.WIDTH))
-    return Launch(
+    yield Launch(
         kernel=copy_slots_kernel,
         grid=(triton.cdiv(shape.WIDTH, columns) if n else 0, state.shape[0]),
         arguments={**_arguments(state, shape), "src": src, "dst": dst, "n": n},
         constants={
             "SHAPE": shape,
-            "PAIRS": _FEW if n <= _FEW else MOST_PAIRS,
+            "PAIRS": _FEW if n <= _FEW else IN_REGISTERS,
             "COLUMNS": columns,
         },
         device=the_device("copy_slots", (state, src, dst)),

@@ -29,10 +29,6 @@ def accesses(text: str, backend: str) -> str:
     return "".join(found)
 
 
-def waits(order: str, *, staged: bool) -> bool:
-    """Whether all loads are before a barrier and all stores behind it.
-
-    Where rows are staged, between what is written to memory first and what is read from there.
-    """
-    pattern = r"S[^LS]*B[^S]*L.*S" if staged else r"^[^S]*L[^S]*B[^L]*S[^L]*$"
-    return re.search(pattern, order) is not None
+def waits(order: str) -> bool:
+    """Whether all loads are before a barrier and all stores behind it."""
+    return re.search(r"^[^S]*L[^S]*B[^L]*S[^L]*$", order) is not None

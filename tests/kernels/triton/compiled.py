@@ -70,8 +70,8 @@ def jobs() -> list[Job]:
     for case in all_cases():
         for tokens in case.tokens:
             inputs = case.inputs(Place("meta", tokens, _SLOTS))
-            allowed = case.rows(*inputs).widest if case.rows else None
             for number, launch in enumerate(case.plan(*inputs), 1):
+                allowed = case.widest(inputs, number)
                 job = Job(case.operation, case.shape, tokens, launch, allowed, number)
                 found.setdefault((case.operation, job.digest), job)
     return list(found.values())

@@ -87,7 +87,7 @@ def source_of(kernel: JITFunction) -> str:
 
 def _check_waits(launch: Launch, asm: dict[str, str], target: GPUTarget) -> None:
     order = accesses(asm["ptx" if target.backend == "cuda" else "llir"], target.backend)
-    if not waits(order, staged=launch.arguments.get("staging") is not None):
+    if not waits(order):
         raise ValueError(f"{launch.kernel.__name__} on {target}: no barrier in {order}")
 
 

@@ -19,5 +19,7 @@ SCALAR = {
 NOT_ALIGNED = {
     "vectorized_5d values": "a token's elements are 16 bytes apart, those beside each are others'",
     "pages of 1": "pages of one key and its scale are 132 bytes apart",
+    "launch 3": "scales of 4 bytes are staged, those beside each are other tokens'",
+    "launch 4": "as for launch 3, back from where they were staged",
 }
 """Rows whose memory allows less: part of a shape's name, and why."""

@@ -28,16 +28,9 @@ def test_barriers_of_global_memory_are_told_from_those_of_local() -> None:
 
 @pytest.mark.parametrize("order", ["LBS", "LLBBSS", "BLBS"])
 def test_reading_then_waiting_then_writing(order: str) -> None:
-    assert waits(order, staged=False)
+    assert waits(order)
 
 
 @pytest.mark.parametrize("order", ["LS", "BLS", "LBSLS", "LSB", "LBSL", "B"])
 def test_no_wait_in_between(order: str) -> None:
-    assert not waits(order, staged=False)
-
-
-def test_a_wait_between_staging_and_reading_it() -> None:
-    assert waits("LSBLS", staged=True)
-    assert waits("BLSBLBLBBS", staged=True)
-    assert not waits("LBSLBS", staged=True)
-    assert not waits("LSLS", staged=True)
+    assert not waits(order)

@@ -31,7 +31,8 @@ def test_a_slot_past_the_end_is_not_written() -> None:
     whole = torch.zeros(4, 8448, dtype=torch.uint8)
     run(plan_store_index_keys(whole[:2], PAST, *ones(3)))
     assert whole.count_nonzero() == 132
-    run(plan_move_index_keys([whole[:2]], PAST, torch.tensor([3, 128, 3]), 128))
+    (launch,) = plan_move_index_keys([whole[:2]], PAST, torch.tensor([3, 128, 3]), 128)
+    run(launch)
     assert whole.count_nonzero() == 132
 
 
@@ -96,7 +97,8 @@ def test_keys_of_all_layers_are_moved_in_one_launch() -> None:
     layers = [torch.empty(1000, 8448, dtype=torch.uint8, device="meta") for _ in range(61)]
     for n in (1, 32, 256):
         loc = torch.empty(n, dtype=torch.int64, device="meta")
-        assert plan_move_index_keys(layers, loc, loc, 128).grid == (1, 61)
+        (launch,) = plan_move_index_keys(layers, loc, loc, 128)
+        assert launch.grid == (1, 61)
 
 
 def test_layers_of_less_alignment_are_moved_with_the_others() -> None:
@@ -106,5 +108,6 @@ def test_layers_of_less_alignment_are_moved_with_the_others() -> None:
     expected = [pages.clone() for pages in layers]
     for pages in expected:
         pages[1, 128:256], pages[1, 8196:8200] = pages[2, :128].clone(), pages[2, 8192:8196].clone()
-    run(plan_move_index_keys(layers, torch.tensor([65]), torch.tensor([128]), 128))
+    (launch,) = plan_move_index_keys(layers, torch.tensor([65]), torch.tensor([128]), 128)
+    run(launch)
     assert all(map(torch.equal, layers, expected))

@@ -8,13 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from kvproto.kernels import move_row_sets, store_row_sets, store_rows
+from kvproto.kernels import RowTiles, move_row_sets, store_row_sets, store_rows
 from kvproto.kernels.triton import move_row_sets as moving
+from kvproto.kernels.triton import move_staged as staging
 from kvproto.kernels.triton import pointer_table as tables
 from kvproto.kernels.triton.gather_rows import plan_gather_rows
 from kvproto.kernels.triton.launch import run
-from kvproto.kernels.triton.move_row_sets import plan_move_row_sets
+from kvproto.kernels.triton.move_index_keys import plan_move_index_keys
+from kvproto.kernels.triton.move_row_sets import plan_move_row_sets, plan_move_tiled_row_sets
 from kvproto.kernels.triton.rows import walked
+from kvproto.kernels.triton.slots import plan_copy_slots
 from kvproto.kernels.triton.store_row_sets import plan_store_row_sets
 
 served = pytest.mark.usefixtures("served_on_cpu")
@@ -82,19 +85,42 @@ def test_all_layers_are_moved_in_one_launch(n: int) -> None:
     assert launch.grid == (2 * 64 * 4 // 128, 64)
 
 
-def test_what_is_staged_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In as many launches as that takes, of at least one buffer; the next reuses the memory."""
-    monkeypatch.setattr(moving, "_IN_REGISTERS", 32)
-    monkeypatch.setattr(moving, "_STAGED_BYTES", 3 * 40 * 128)
-    buffers = [rows_of(100, 2, 16) for _ in range(7)]
+@pytest.mark.parametrize("n", [257, 4096])
+def test_more_pairs_are_moved_in_two_launches_of_many_programs(n: int) -> None:
+    """Out into other memory, and back: how many there are does not follow the pairs."""
+    buffers = [torch.empty(10_000, 2, 64, device="meta") for _ in range(64)]
+    loc = torch.empty(n, dtype=torch.int64, device="meta")
+    out, back = plan_move_row_sets(buffers, loc, loc)
+    assert out.grid == back.grid == (-(-n * 2 * 64 * 4 // (2048 * 8)), 64)
+    assert (out.constants["READS"], back.constants["READS"]) == (True, False)
+    state = torch.empty(4, 10_000, 64, device="meta")
+    assert len(list(plan_copy_slots(state, loc, loc))) == 2
+    pages = [torch.empty(200, 132 * 64, dtype=torch.uint8, device="meta") for _ in range(64)]
+    assert len(list(plan_move_index_keys(pages, loc, loc, 128))) == 4
+    tiles = RowTiles(page_stride=64 * 128, token=((64, 128),), row=((128, 1),))
+    flat = [torch.empty(200 * 64 * 128, device="meta") for _ in range(64)]
+    assert len(list(plan_move_tiled_row_sets(flat, loc, loc, tiles))) == 2
+
+
+@pytest.mark.parametrize("width", [32, 1500])
+def test_what_is_staged_is_bounded(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """In as many launches as that takes, of buffers or of their columns; memory is used again."""
+    monkeypatch.setattr(moving, "IN_REGISTERS", 32)
+    columns = min(512, width // 2)
+    monkeypatch.setattr(staging, "_STAGED_BYTES", 3 * 40 * columns * 8)
+    buffers = [rows_of(100, width) for _ in range(7)]
     before = [buffer.clone() for buffer in buffers]
     targets, sources = torch.arange(1, 41), torch.arange(40, 0, -1)
     launches = list(plan_move_row_sets(buffers, targets, sources))
-    assert [launch.grid for launch in launches] == [(1, 3), (1, 3), (1, 1)]
+    parts = 7 * -(-width // 2 // columns)
+    assert [launch.grid[1] for launch in launches[::2]] == [
+        *(parts // 3) * (3,), *(parts % 3 > 0) * (parts % 3,)
+    ]  # fmt: skip
     for launch in launches:
         run(launch)
     for buffer, was in zip(buffers, before, strict=True):
         assert torch.equal(buffer[1:41], was[1:41].flip(0))
+        assert torch.equal(buffer[41:], was[41:])
 
 
 def test_pools_of_several_kinds_of_row_are_moved() -> None:
