@@ -81,6 +81,7 @@ def _both(shape: str, slot: tuple[int, ...], dtype: torch.dtype) -> Iterator[Cas
         bulk=300,
         at_most=2.02,
         why="all is read and written twice, and slots for every 4096 bytes of one",
+        interpret=shape == "qwen3_next, convolution",
     )
     yield Case(
         operation="clear_slots",

@@ -108,11 +108,11 @@ def test_what_is_staged_is_bounded(monkeypatch: pytest.MonkeyPatch, width: int) 
     monkeypatch.setattr(moving, "IN_REGISTERS", 32)
     columns = min(512, width // 2)
     monkeypatch.setattr(staging, "_STAGED_BYTES", 3 * 40 * columns * 8)
-    buffers = [rows_of(100, width) for _ in range(7)]
+    buffers = [rows_of(100, width) for _ in range(4)]
     before = [buffer.clone() for buffer in buffers]
     targets, sources = torch.arange(1, 41), torch.arange(40, 0, -1)
     launches = list(plan_move_row_sets(buffers, targets, sources))
-    parts = 7 * -(-width // 2 // columns)
+    parts = 4 * -(-width // 2 // columns)
     assert [launch.grid[1] for launch in launches[::2]] == [
         *(parts // 3) * (3,), *(parts % 3 > 0) * (parts % 3,)
     ]  # fmt: skip
