@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from kvproto._bad_input import BadInput
@@ -16,7 +16,7 @@ from .platform_named import absence, load_platform, platform_names
 
 __all__ = ["FACTS", "Listed", "facts_of", "list_platforms", "listed_platforms"]
 
-FACTS = ("device type", "page", "fp8", "Triton", "graphs", "fp8 DSA rows", "aligned to", "offers")
+FACTS = ("type", "page", "fp8", "Triton", "graphs", "fp8 DSA", "align", "offers")
 """The columns of `facts_of`."""
 
 
@@ -44,18 +44,23 @@ def facts_of(facts: PlatformCapabilities) -> tuple[str, ...]:
         "yes" if facts.supports_graph_capture else "no",
         ", ".join(facts.dsa_rows) or "none",
         _bytes(facts.registration_alignment),
-        ", ".join(sorted(facts.subsystems)) or "leaves alone",
+        ", ".join(sorted(facts.subsystems)) or "leaves",
     )
 
 
 def list_platforms() -> int:
     """Print a row for each; the exit status."""
-    table = Table("platform", "device", *FACTS, box=None, pad_edge=False)
-    for each in listed_platforms():
-        here = f"not here: {each.absent}" if each.absent else "here"
+    columns = (Column(name, no_wrap=True) for name in ("platform", "here", *FACTS))
+    table = Table(*columns, box=None, padding=(0, 1, 0, 0))
+    listed, console = listed_platforms(), Console()
+    for each in listed:
         facts = () if each.facts is None else facts_of(each.facts)
-        table.add_row(each.name, Text(here), *facts)
-    Console().print(table)
+        table.add_row(each.name, "no" if each.absent else "yes", *facts)
+    console.print(table)
+    console.print()
+    for each in listed:
+        if each.absent:
+            console.print(Text(f"{each.name} is not here: {each.absent}"), soft_wrap=True)
     return 0
 
 
@@ -80,6 +85,4 @@ def _facts(name: str) -> PlatformCapabilities | None:
 
 
 def _bytes(size: int) -> str:
-    if size == 1:
-        return "nothing"
     return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size} B"
