@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from torch import Tensor
 
-from kvproto.protocols import BufferRegion, Field, buf_infos
+from kvproto.protocols import BufferRegion, Field, LayerTransferCounter, buf_infos
 from kvproto.protocols.layout import FieldName
 
 from .host_rows import HostRows
-from .key_only import KeyOnlyLeaf
-from .mha import MHALeaf
 
-__all__ = ["Part", "PartedCopy", "PartedRows", "in_one_by_name"]
+__all__ = ["Part", "PartPool", "PartedCopy", "PartedRows", "in_one_by_name"]
 
 BufInfos = tuple[list[int], list[int], list[int]]
 
@@ -23,11 +22,28 @@ _GIB = 1 << 30
 _INDEX_NAMES: Mapping[FieldName, FieldName] = {"key": "index_key", "value": "index_value"}
 
 
+class PartPool(Protocol):
+    """What is asked of a pool that is a part: rows of keys, or of keys and values."""
+
+    k_buffer: list[Tensor]
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]: ...
+    def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None: ...
+    def restore_reserved(self) -> None: ...
+    def get_cpu_copy(self, indices: Tensor) -> HostRows: ...
+    def load_cpu_copy(self, kv_cache_cpu: HostRows, indices: Tensor) -> None: ...
+    def get_kv_layer_ids(self) -> list[int]: ...
+    def get_kv_size_bytes(self) -> tuple[int, int]: ...
+    def register_layer_transfer_counter(
+        self, layer_transfer_counter: LayerTransferCounter, /
+    ) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A pool and the global ids of its layers, in its order; `is_index` of index rows."""
 
-    pool: MHALeaf | KeyOnlyLeaf
+    pool: PartPool
     layer_ids: tuple[int, ...]
     is_index: bool
 

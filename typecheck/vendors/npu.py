@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
+from kvproto.adapters.npu.key_only import NPUKeyOnlyLeaf
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.mla import NPUMLALeaf
 from kvproto.adapters.npu.platform import NPUPlatform
+from kvproto.adapters.npu.sparse import NPUSparseIndexLeaf
 from kvproto.protocols import (
     DeclaresRegions,
     DeclaresTraits,
     HostCopyable,
     IndexKeyRows,
+    KeyOnly,
     KVLeaf,
     LayerIdReporting,
     LayerOverrideWrite,
@@ -23,6 +26,7 @@ from kvproto.protocols import (
     ScaledIndexKeyRows,
     ScaledWrite,
     SizeReporting,
+    SparseIndexed,
     StateTransferable,
     Transferable,
 )
@@ -79,3 +83,13 @@ scaled_commit: type[PrefixValidCommit] = NPUScaledDSALeaf
 scaled_resumable: type[Resumable] = NPUScaledDSALeaf
 scaled_size: type[SizeReporting] = NPUScaledDSALeaf
 scaled_transferable: type[Transferable] = NPUScaledDSALeaf
+
+sparse_leaf: type[KVLeaf] = NPUSparseIndexLeaf
+sparse_rows: type[MHARows] = NPUSparseIndexLeaf
+sparse_index: type[SparseIndexed] = NPUSparseIndexLeaf
+sparse_scaled: type[ScaledWrite] = NPUSparseIndexLeaf
+sparse_state: type[StateTransferable] = NPUSparseIndexLeaf
+sparse_movable: type[Movable] = NPUSparseIndexLeaf
+sparse_host_copyable: type[HostCopyable] = NPUSparseIndexLeaf
+sparse_resumable: type[Resumable] = NPUSparseIndexLeaf
+index_keys: type[KeyOnly] = NPUKeyOnlyLeaf

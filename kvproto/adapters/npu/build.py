@@ -22,6 +22,7 @@ from .dsa import NPUDSALeaf, NPUScaledDSALeaf
 from .mha import NPUMHALeaf
 from .mla import ORDERS, NPUMLALeaf
 from .planes import misfit
+from .sparse import NPUSparseIndexLeaf
 
 __all__ = ["build_leaf", "indexed_leaf"]
 
@@ -35,8 +36,8 @@ def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
 
     :raises ValueError: for geometry no leaf can have.
     """
-    if request.dtype in FP8_DTYPES and request.dtype != torch.float8_e4m3fn:
-        return Declined(f"{request.dtype}: fp8 of Ascend devices is float8_e4m3fn")
+    if reason := _no_fp8(request.dtype):
+        return Declined(reason)
     match request:
         case MHALeafRequest():
             return _mha(request)
@@ -45,7 +46,7 @@ def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
         case DSALeafRequest():
             return _dsa(request)
         case SparseIndexLeafRequest():
-            return Declined("rows by head with index rows are not built yet")
+            return _sparse(request)
 
 
 def _mha(request: MHALeafRequest) -> KVLeaf | Declined:
@@ -119,6 +120,30 @@ def _beyond(request: DSALeafRequest) -> str:
         return f"no index keys that are {request.index_layout} on an Ascend device"
     if request.index_dtype not in (None, torch.float8_e4m3fn, request.dtype):
         return f"index keys in {request.index_dtype} beside rows in {request.dtype}"
+    return ""
+
+
+def _sparse(request: SparseIndexLeafRequest) -> KVLeaf | Declined:
+    if request.host_to_device_ratio > 1:
+        return Declined(
+            f"no rows for one of {request.host_to_device_ratio} ids on an Ascend device"
+        )
+    if reason := _no_fp8(request.stored_index_dtype):
+        return Declined(reason)
+    match request:
+        case SparseIndexLeafRequest(layout="nhd" | "paged_nhd", quant_scheme="none" | "fp8_scaled"):
+            keywords = request.keywords()
+            keywords["kv_cache_layout"] = request.layout
+            return maybe_validate(NPUSparseIndexLeaf(**keywords))
+        case _:
+            built = "'nhd' or 'paged_nhd' with 'none' or 'fp8_scaled'"
+            return _declined("sparse-index", request, built)
+
+
+def _no_fp8(dtype: torch.dtype) -> str:
+    """Why rows cannot be of that type; "" where they can."""
+    if dtype in FP8_DTYPES and dtype != torch.float8_e4m3fn:
+        return f"{dtype}: fp8 of Ascend devices is float8_e4m3fn"
     return ""
 
 

@@ -11,7 +11,6 @@ from kvproto.kernels import prefix_locations
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 from kvproto.reference.elements import check_geometry
-from kvproto.reference.given_rows import given_rows
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.memory_saver import kv_cache_region
 from kvproto.reference.mha_layout import mha_traits
@@ -19,6 +18,7 @@ from kvproto.reference.row_leaf import locations_of, written_layer
 from kvproto.reference.row_stores import RowStore
 
 from .gather import gather_sequences
+from .head_planes import Given, checked_rows
 from .operators import Rows, store_pair
 from .plane_leaf import PlaneLeaf
 from .planes import Plane, PlaneShape
@@ -161,13 +161,21 @@ class NPUMHALeaf(PlaneLeaf):
         `layer_id_override` is a global id that goes before the layer's own; with it `layer` may
         be None.
         """
-        local = self._layers.local(written_layer(layer, layer_id_override))
-        loc = locations_of(loc_info)
-        k_rows = self._rows(cache_k, loc, self.head_dim, "cache_k")
-        v_rows = self._rows(cache_v, loc, self.v_head_dim, "cache_v")
-        keys = Rows(self._key_layers[local], k_rows, k_scale)
-        values = Rows(self._value_layers[local], v_rows, v_scale)
-        store_pair(loc, keys, values, self.dtype)
+        layer_id, loc = written_layer(layer, layer_id_override), locations_of(loc_info)
+        given = (cache_k, k_scale, "cache_k"), (cache_v, v_scale, "cache_v")
+        store_pair(loc, *self.rows_to_store(layer_id, loc.shape[0], *given), self.dtype)
+
+    def rows_to_store(self, layer_id: int, n: int, keys: Given, values: Given) -> tuple[Rows, Rows]:
+        """Rows of a layer, checked, for whoever stores those of several leaves together.
+
+        :raises ValueError: for a layer the pool does not own, rows of another number or width, and
+            a scale that is none.
+        """
+        local = self._layers.local(layer_id)
+        k_layer, v_layer = self._key_layers[local], self._value_layers[local]
+        k_rows = checked_rows(k_layer, keys, (n, self.head_num, self.head_dim), self.dtype)
+        v_rows = checked_rows(v_layer, values, (n, self.head_num, self.v_head_dim), self.dtype)
+        return k_rows, v_rows
 
     def set_kv_buffer_prefix_valid(
         self,
@@ -183,9 +191,6 @@ class NPUMHALeaf(PlaneLeaf):
         """Store the accepted first drafts of each request, as `PrefixValidCommit` says."""
         loc = prefix_locations(loc_2d, commit_lens)
         self.set_kv_buffer(layer, loc, cache_k, cache_v, k_scale, v_scale, layer_id_override)
-
-    def _rows(self, given: Tensor, loc: Tensor, width: int, name: str) -> Tensor:
-        return given_rows(given, loc.shape[0], self.head_num, width, name)
 
     def _planes(self) -> list[Tensor]:
         return [self._keys.tensor, self._values.tensor]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kvproto.protocols import HybridComposite, Platform, StateRequestPool, supports
+from kvproto.protocols import HybridComposite, IndexKeyRows, Platform, StateRequestPool, supports
 
 from ..broken import LawBroken
 from ..deployment_bench import DeploymentBench, is_built, on_cpu
@@ -78,11 +78,13 @@ def _write_one(
     (layer_id, leaf_id), (loc, row) = place, where
     given = part.bench.pair(1, layer_id, leaf_id)
     part.planned.whole.set_kv_buffer(LayerStub(layer_id), loc, *given)
+    found: dict[Side, Tensor] = {}
     for side, rows in zip(part.bench.sides, given, strict=False):
         call = f"set_kv_buffer(layer {layer_id}, slot {row}) into {part.name}"
-        stored = part.bench.oracle.row(side, leaf_id, row).float()
-        bench.expect_same(call, stored, rows[0].float(), f"{side} row {row}, head")
-        _expect_shown(bench, part, side, place, stored, row)
+        found[side] = part.bench.oracle.row(side, leaf_id, row).float()
+        bench.expect_same(call, found[side], rows[0].float(), f"{side} row {row}, head")
+    for side in part.bench.shown_sides:
+        _expect_shown(bench, part, side, place, part.bench.shown_row(side, found), row)
 
 
 def _write_key(bench: DeploymentBench, part: Part, place: tuple[int, int], slot: Tensor) -> None:
@@ -93,9 +95,12 @@ def _write_key(bench: DeploymentBench, part: Part, place: tuple[int, int], slot:
     if keyed.index_head_dim == 0 or keyed.index_kpool > 1 or not _one_key_a_row(bench):
         return
     keys, scales = keyed.index_rows(1, layer_id)
-    planned.whole.set_index_k_scale_buffer(layer_id, slot, keys, scales)
+    if isinstance(part.leaf, IndexKeyRows):
+        keyed.write_index(slot, keys, scales, leaf_id)
+    else:
+        planned.whole.set_index_k_scale_buffer(layer_id, slot, keys, scales)
     key, scale = keyed.oracle.index_at(leaf_id, int(slot))
-    call = f"set_index_k_scale_buffer({layer_id}, slot {int(slot)}) into {part.name}"
+    call = f"{keyed.index_writer}({layer_id}, slot {int(slot)}) into {part.name}"
     got, wanted = key.view(torch.uint8), keys[0].view(torch.uint8)
     bench.expect_same(call, got.float()[None], wanted.float()[None], "bytes of key")
     bench.expect(f"{call}: its scale", expected=float(scales[0]), got=scale)

@@ -11,6 +11,7 @@ from torch import Tensor
 from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.mla import LatentLayout, NPUMLALeaf
+from kvproto.adapters.npu.sparse import NPUSparseIndexLeaf
 
 __all__ = [
     "BF16",
@@ -64,12 +65,23 @@ def indexed(build: type[NPUDSALeaf | NPUScaledDSALeaf], dtype: torch.dtype, widt
     return lambda device: build(**COMMON, **widths, dtype=dtype, device=device)
 
 
+def sparse(dtype: torch.dtype, index_dtype: torch.dtype) -> Make:
+    """Layer 3 has index values too, layer 4 index keys alone."""
+    asked: dict[str, Any] = {"size": SIZE, "page_size": PAGE, "start_layer": 3, "end_layer": 5}
+    asked |= {"head_num": HEADS, "head_dim": WIDTH, "idx_head_dim": INDEX, "dtype": dtype}
+    asked |= {"dense_layer_ids": [0, 1, 2], "sparse_layer_ids": [3, 4], "index_dtype": index_dtype}
+    asked |= {"disable_value_sparse_layer_ids": [4]}
+    return lambda device: NPUSparseIndexLeaf(**asked, device=device)
+
+
 LEAVES: dict[str, Make] = {
     **{f"heads in {dtype}": heads(dtype) for dtype in (BF16, FP16, FP32, FP8)},
     **{f"latents in {d}": latent("latent_split", d) for d in (BF16, FP16, FP32, FP8)},
     **{f"latents in nz, {d}": latent("latent_split_nz", d) for d in (BF16, FP16, FP32, FP8)},
     "latents beside plain keys": indexed(NPUDSALeaf, BF16, RANK + ROPE),
     "latents beside scaled keys": indexed(NPUScaledDSALeaf, BF16, RANK + ROPE),
+    "index rows beside bf16": sparse(BF16, BF16),
+    "index rows beside fp8": sparse(FP8, BF16),
     "packed latents": indexed(NPUScaledDSALeaf, FP8, RANK + 2 * ROPE + 4),
 }
 
@@ -86,7 +98,9 @@ def write(leaf: Any, loc: Tensor, seed: int = 0) -> None:
     n, device = loc.shape[0], leaf.k_buffer[0].device
     for layer_id in range(leaf.start_layer, leaf.end_layer):
         at = seed + 10 * layer_id
-        if isinstance(leaf, NPUMHALeaf):
+        if isinstance(leaf, NPUSparseIndexLeaf):
+            _write_sparse(leaf, loc, layer_id, at)
+        elif isinstance(leaf, NPUMHALeaf):
             k, v = rows(n, HEADS, WIDTH, at, device), rows(n, HEADS, V_WIDTH, at + 1, device)
             leaf.set_kv_buffer(Layer(layer_id), loc, k, v, 0.5 if leaf.dtype == FP8 else None)
         else:
@@ -100,9 +114,20 @@ def write(leaf: Any, loc: Tensor, seed: int = 0) -> None:
                 leaf.set_index_k_scale_buffer(layer_id, loc, torch.arange(n, device=device) + 0.5)
 
 
+def _write_sparse(leaf: NPUSparseIndexLeaf, loc: Tensor, layer_id: int, at: int) -> None:
+    n, device = loc.shape[0], leaf.k_buffer[0].device
+    k, v = rows(n, HEADS, WIDTH, at, device), rows(n, HEADS, WIDTH, at + 1, device)
+    keys, values = rows(n, 1, INDEX, at + 2, device), rows(n, 1, INDEX, at + 3, device)
+    given = keys, values if layer_id == 3 else None
+    leaf.set_fused_kv_index_buffer(Layer(layer_id), loc, k, v, *given)
+
+
 def planes(leaf: Any) -> list[Tensor]:
     """The bytes of every plane, in host memory."""
     held = list(leaf.get_hicache_transfer_buffers())
+    if isinstance(leaf, NPUSparseIndexLeaf):
+        for pool in (leaf.index_kv_pool, leaf.index_k_pool):
+            held += [] if pool is None else pool.get_hicache_transfer_buffers()
     held += list(getattr(leaf, "index_k_buffer", ()))
     held += list(getattr(leaf, "index_k_scale_buffer", ()))
     return [plane.cpu().contiguous().view(torch.uint8) for plane in held]

@@ -6,7 +6,7 @@ What is emulated is what the vendor documents; nothing here ran on hardware.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from kvproto.adapters.npu.facts import NPU
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.platform import NPUPlatform, npu
 from kvproto.conformance.laws.sync_free import run_traced
+from kvproto.conformance.storage import tensors_of
 from kvproto.protocols import AllocatorRequest, Declined, PagedAllocator, require
 from tests.adapters.npu.leaves import (
     BF16,
@@ -53,8 +54,9 @@ def at(values: list[int], leaf: Any, dtype: torch.dtype = torch.int64) -> Tensor
 
 def ones(name: str) -> tuple[Tensor, Tensor]:
     """Three keys, or whole rows, and three values for that leaf."""
-    width = (HEADS, WIDTH) if "heads" in name else (1, RANK + ROPE)
-    return torch.ones(3, *width, device="npu"), torch.ones(3, HEADS, V_WIDTH, device="npu")
+    width = (1, RANK + ROPE) if "latents" in name else (HEADS, WIDTH)
+    of_values = WIDTH if "index rows" in name else V_WIDTH
+    return torch.ones(3, *width, device="npu"), torch.ones(3, HEADS, of_values, device="npu")
 
 
 def assert_same(here: Any, there: Any) -> None:
@@ -84,7 +86,6 @@ def test_rows_move_and_leave_for_the_host_as_in_host_memory(name: str) -> None:
         write(leaf, at([5, PAGE, 2 * PAGE + 1], leaf))
         leaf.move_kv_cache(at([6, 5, 0, -1], leaf), at([5, PAGE, PAGE, 5], leaf))
         copy = leaf.get_cpu_copy(at([PAGE, 6], leaf))
-        assert all(rows.is_cpu for rows in copy.rows)
         leaf.load_cpu_copy(copy, at([SLOTS - 1, 0], leaf))
     assert_same(here, there)
 
@@ -145,6 +146,7 @@ class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has n
         (f"heads in {BF16}", [("npu::npu_scatter_pa_kv_cache", "Norm")]),
         (f"heads in {FP8}", [("npu::npu_scatter_pa_kv_cache", "Norm")]),
         (f"heads in {FP32}", [("npu::npu_scatter_nd_update_", None)] * 2),
+        ("index rows beside bf16", [("npu::npu_scatter_pa_kv_cache", "Norm")]),
         (f"latents in {BF16}", [("npu::npu_scatter_pa_kv_cache", "Norm")]),
         (f"latents in nz, {BF16}", [("npu::npu_scatter_pa_kv_cache", "PA_NZ")]),
         (f"latents in nz, {FP8}", [("npu::npu_scatter_pa_kv_cache", "PA_NZ")]),
@@ -182,8 +184,8 @@ def test_planes_start_and_end_where_they_can_be_registered(name: str) -> None:
         for base in region.bases:
             end = base + region.page_count * region.page_stride
             assert sum(start <= base and end <= start + n for start, n in spans) == 1
-    held = [plane.untyped_storage() for plane in cast("list[Tensor]", leaf._planes())]
-    owned = [(each.data_ptr(), each.data_ptr() + each.nbytes()) for each in held]
+    held = [tensor.untyped_storage() for tensor in tensors_of(leaf)]
+    owned = {(each.data_ptr(), each.data_ptr() + each.nbytes()) for each in held}
     for start, length in spans:
         assert sum(first <= start and start + length <= last for first, last in owned) == 1
 
