@@ -93,3 +93,7 @@ sparse_movable: type[Movable] = NPUSparseIndexLeaf
 sparse_host_copyable: type[HostCopyable] = NPUSparseIndexLeaf
 sparse_resumable: type[Resumable] = NPUSparseIndexLeaf
 index_keys: type[KeyOnly] = NPUKeyOnlyLeaf
+sparse_layer_ids: type[LayerIdReporting] = NPUSparseIndexLeaf
+sparse_transferable: type[Transferable] = NPUSparseIndexLeaf
+sparse_size: type[SizeReporting] = NPUSparseIndexLeaf
+sparse_override: type[LayerOverrideWrite] = NPUSparseIndexLeaf
