@@ -28,15 +28,14 @@ __all__ = ["cases"]
 _RANK, _ROPE = 512, 64
 """Of every model with latents among the ten, and of all others of the configurator's examples."""
 
-_BF16, _FP8 = torch.bfloat16, torch.float8_e4m3fn
+_BF16, _FP8, _FNUZ = torch.bfloat16, torch.float8_e4m3fn, torch.float8_e4m3fnuz
 
 
 def cases() -> Iterator[Case]:
-    """Rows in bf16, in fp8, and packed; reads in bf16."""
-    yield _store("bf16", _BF16)
-    yield _store("fp8", _FP8)
-    yield _load("bf16", _BF16)
-    yield _load("fp8", _FP8)
+    """Rows in bf16, in the fp8 of each vendor, and packed; reads in bf16."""
+    for shape, dtype in (("bf16", _BF16), ("fp8", _FP8), ("e4m3fnuz", _FNUZ)):
+        yield _store(shape, dtype)
+        yield _load(shape, dtype)
     yield _store_packed()
     yield _load_packed()
 
@@ -48,7 +47,7 @@ def _parts(place: Place) -> tuple[Tensor, Tensor]:
 
 
 def _store(shape: str, dtype: torch.dtype) -> Case:
-    stored = torch.uint8 if dtype == _FP8 else dtype
+    stored = dtype if dtype == _BF16 else torch.uint8
 
     def inputs(place: Place) -> Inputs:
         target = place.pool(1, _RANK + _ROPE, dtype=stored)
@@ -70,7 +69,7 @@ def _plan_store(
     target: Tensor, loc: Tensor, latent: Tensor, rope: Tensor, dtype: torch.dtype
 ) -> list[Launch]:
     sets = [(target[..., :_RANK], latent), (target[..., _RANK:], rope)]
-    if dtype == _FP8:
+    if dtype != _BF16:
         return [plan_store_fp8_row_sets(loc, sets, [None, None], dtype)]
     return [plan_store_row_sets(loc, sets)]
 

@@ -70,8 +70,8 @@ class MusaPlatform:
 def musa() -> MusaPlatform | Declined:
     """The platform, where torch_musa is installed and sees a device.
 
-    torchada is imported where it is installed: engines reach the devices as `torch.cuda` through
-    it. Pools say `musa` and need no torchada.
+    torchada is imported where it is installed, which has `torch.cuda` mean these devices for all
+    of the process, as engines for them expect. Pools say `musa` and need no torchada.
     """
     if find_spec("torch_musa") is None:
         return Declined(_without_torch_musa())
@@ -79,7 +79,7 @@ def musa() -> MusaPlatform | Declined:
     for package in wanted:
         try:
             import_module(package)
-        except (ImportError, OSError) as error:  # its libraries are found at import
+        except (ImportError, OSError, RuntimeError) as error:  # libraries are found, or built, here
             return Declined(f"{package} is installed and cannot be imported: {error}")
     if not torch.get_device_module(DEVICE_TYPE).is_available():
         return Declined("torch_musa sees no device")

@@ -14,8 +14,6 @@ from kvproto.adapters.musa.platform import MusaPlatform, musa
 from kvproto.configurator import BuildError, find_platform
 from kvproto.protocols import Declined, Platform
 
-BROKEN = "raise OSError('libmusart.so.4: cannot open shared object file')"
-
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, devices: int, **sources: str) -> None:
     """Packages of these sources, and a runtime with so many devices."""
@@ -47,10 +45,12 @@ def test_torchada_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.parametrize("package", ["torch_musa", "torchada"])
+@pytest.mark.parametrize("error", ["ImportError", "OSError", "RuntimeError"])
 def test_what_cannot_be_imported_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str, error: str
 ) -> None:
-    install(monkeypatch, tmp_path, 1, **({"torch_musa": ""} | {package: BROKEN}))
+    broken = f"raise {error}('libmusart.so.4: cannot open shared object file')"
+    install(monkeypatch, tmp_path, 1, **({"torch_musa": ""} | {package: broken}))
     said = f"{package} is installed and cannot be imported: libmusart.so.4: cannot open shared"
     assert reason().startswith(said)
 

@@ -63,6 +63,9 @@ def test_what_is_built_keeps_every_law() -> None:
         "paged-nhd-bf16-page1",
         "mla-fp8-e4m3fn-page64",
         "dsa-packed-page64",
+        "gpt_oss-page64-fp8",
+        "deepseek_v32-page64-fp8",
+        "minimax_m3_vl-page64-fp8",
     ]
     report = check_platform(on_cpu(), specs=specs)
     assert report.ok, report.results
