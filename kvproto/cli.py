@@ -182,13 +182,15 @@ def _add_typecheck(commands: Commands) -> None:
 def _add_gates(commands: Commands) -> None:
     gates = commands.add_parser(
         "gates",
-        help="find where code asks who made a pool, and what to ask instead",
+        help="find where code asks who made a pool, and rewrite it to ask what the pool can do",
         description="Read every Python file under a path and list the places that ask for a pool's "
         "class (isinstance, type(x) is ...) or try its members (hasattr, getattr with a default): "
         "what each asks, which capability or trait answers it, and whether that is exact, needs a "
-        "trait to be declared, or needs a person. Nothing is imported or run. Exit status: 0, or "
-        "1 for more gates than --max or a file that could not be read, 2 the input is at fault.",
-        epilog="example: kvproto gates python/sglang/srt --max 447",
+        "trait to be declared, or needs a person. Nothing is imported or run. With --diff, --apply "
+        "or --in-place the gates on classes are rewritten, and those that are left are listed with "
+        "the reason. Exit status: 0, or 1 for more gates than --max or a file that could not be "
+        "read, 2 the input is at fault.",
+        epilog="example: kvproto gates python/sglang/srt --max 449",
     )
     gates.add_argument("path", metavar="PATH", help="a file or a folder")
     gates.add_argument(
@@ -200,6 +202,10 @@ def _add_gates(commands: Commands) -> None:
     gates.add_argument("--list", action="store_true", help="print every gate, not only counts")
     gates.add_argument("--json", metavar="FILE", help="write every gate as JSON")
     gates.add_argument("--max", type=int, metavar="N", help="fail where there are more gates")
+    written = gates.add_mutually_exclusive_group()
+    written.add_argument("--diff", action="store_true", help="print the rewrite as a patch")
+    written.add_argument("--apply", metavar="DIR", help="write a rewritten copy of the tree to DIR")
+    written.add_argument("--in-place", action="store_true", help="rewrite the files themselves")
     gates.set_defaults(run=_gates)
 
 

@@ -13,9 +13,12 @@ from .found import Found, Place
 from .gate import Gate
 from .profile import Profile
 from .rules_for import rule_for
-from .scopes import scopes_of
+from .scopes import OPENING, Scope, scopes_of
 
-__all__ = ["found_in", "gates_of"]
+__all__ = ["found_in", "gate_of", "gates_of"]
+
+_ASKING = (ast.Call, ast.Subscript, ast.Compare, ast.Match, ast.Try)
+"""The nodes at which a finder may find something."""
 
 
 def gates_of(source: str | bytes, file: str, profile: Profile) -> list[Gate]:
@@ -24,19 +27,21 @@ def gates_of(source: str | bytes, file: str, profile: Profile) -> list[Gate]:
     :raises SyntaxError: where this Python cannot parse it.
     """
     found = found_in(ast.parse(source), file, profile)
-    gates = [_gate(each, place, file, profile) for each, place in found]
+    gates = [gate_of(each, place, file, profile) for each, place in found]
     kept = [gate for gate in gates if not _excluded(gate, profile)]
     return sorted(kept, key=lambda gate: (gate.line, gate.column, gate.kind, gate.subject))
 
 
 def found_in(module: ast.Module, file: str, profile: Profile) -> list[tuple[Found, Place]]:
     """The gates of a parsed module, with where they stand; in the order of the source."""
-    walk = _Walk(module, file, profile)
-    walk.visit(module)
+    scopes = scopes_of(module)
+    walk = _Walk(scopes, file, profile)
+    walk.visit(module, scopes[module], asserted=False, typing_only=False)
     return walk.found
 
 
-def _gate(found: Found, place: Place, file: str, profile: Profile) -> Gate:
+def gate_of(found: Found, place: Place, file: str, profile: Profile) -> Gate:
+    """One of what `found_in` found, with the rule that it falls under."""
     operand = ast.unparse(found.operand)
     rule, why = rule_for(found, place, file, operand, profile)
     return Gate(
@@ -63,51 +68,38 @@ def _excluded(gate: Gate, profile: Profile) -> bool:
     )
 
 
-class _Walk(ast.NodeVisitor):
-    def __init__(self, module: ast.Module, file: str, profile: Profile) -> None:
+class _Walk:
+    """Goes through a module once, knowing at each node where it stands."""
+
+    def __init__(self, scopes: dict[ast.AST, Scope], file: str, profile: Profile) -> None:
         self.found: list[tuple[Found, Place]] = []
         self._file = file
         self._profile = profile
-        self._scopes = scopes_of(module)
+        self._scopes = scopes
         self._values = ClassValues(profile)
-        self._scope = self._scopes[module]
-        self._asserted = False
-        self._typing_only = False
 
-    def visit(self, node: ast.AST) -> None:
-        for found in self._at(node):
-            place = Place(
-                scope=self._scope.qualified_name,
-                asserted=self._asserted,
-                typing_only=self._typing_only,
-            )
-            self.found.append((found, place))
-        super().visit(node)
+    def visit(self, node: ast.AST, scope: Scope, asserted: bool, typing_only: bool) -> None:
+        """The node and all below it."""
+        kind = type(node)
+        if kind in _ASKING:
+            place = Place(scope=scope.qualified_name, asserted=asserted, typing_only=typing_only)
+            self.found += [(found, place) for found in self._at(node, scope)]
+        if kind in OPENING:
+            scope = self._scopes.get(node, scope)
+        if isinstance(node, ast.Assert):
+            self.visit(node.test, scope, True, typing_only)
+        elif isinstance(node, ast.If) and _is_type_checking(node.test):
+            for statement in node.body:
+                self.visit(statement, scope, asserted, True)
+            for statement in node.orelse:
+                self.visit(statement, scope, asserted, typing_only)
+        else:
+            for child in ast.iter_child_nodes(node):
+                self.visit(child, scope, asserted, typing_only)
 
-    def visit_Assert(self, node: ast.Assert) -> None:
-        self._asserted = True
-        self.visit(node.test)
-        self._asserted = False
-
-    def visit_If(self, node: ast.If) -> None:
-        self.visit(node.test)
-        outside = self._typing_only
-        self._typing_only = outside or _is_type_checking(node.test)
-        for statement in node.body:
-            self.visit(statement)
-        self._typing_only = outside
-        for statement in node.orelse:
-            self.visit(statement)
-
-    def generic_visit(self, node: ast.AST) -> None:
-        outside = self._scope
-        self._scope = self._scopes.get(node, outside)
-        super().generic_visit(node)
-        self._scope = outside
-
-    def _at(self, node: ast.AST) -> Iterator[Found]:
-        yield from class_gates(node, self._scope, self._values)
-        yield from duck_gates(node, self._scope, self._file, self._profile)
+    def _at(self, node: ast.AST, scope: Scope) -> Iterator[Found]:
+        yield from class_gates(node, scope, self._values)
+        yield from duck_gates(node, scope, self._file, self._profile)
 
 
 def _is_type_checking(test: ast.expr) -> bool:

@@ -27,11 +27,15 @@ class Prefilter:
         """Whether a file names a class of the profile, probes an operand, or catches a missing
         member.
         """
-        if any(name in text for name in self._classes):
+        if self.may_hold_class_gates(text):
             return True
         if any(self._on_an_operand(text, probe.end()) for probe in _PROBE.finditer(text)):
             return True
         return b"AttributeError" in text and any(name in text for name in self._members)
+
+    def may_hold_class_gates(self, text: bytes) -> bool:
+        """Whether a file names a class of the profile."""
+        return any(name in text for name in self._classes)
 
     def _on_an_operand(self, text: bytes, start: int) -> bool:
         asked = _first_argument(text, start)

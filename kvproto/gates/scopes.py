@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
-__all__ = ["Assigned", "Bound", "Defined", "Imported", "Opaque", "Scope", "scopes_of"]
+__all__ = ["OPENING", "Assigned", "Bound", "Defined", "Imported", "Opaque", "Scope", "scopes_of"]
 
 ScopeNode: TypeAlias = (
     ast.Module
@@ -20,6 +20,8 @@ ScopeNode: TypeAlias = (
     | ast.DictComp
     | ast.GeneratorExp
 )
+OPENING = get_args(ScopeNode)
+"""The nodes that open a scope."""
 
 
 @dataclass(frozen=True, slots=True)

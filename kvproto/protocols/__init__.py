@@ -22,6 +22,7 @@ from .composite_requests import (
 )
 from .compressed import CompressStates, DSV4Compressed
 from .compressed_requests import CompressedPoolRequest
+from .declares import WantedTraits, declares, traits_have
 from .fallback import Fallback
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
@@ -235,6 +236,7 @@ __all__ = [
     "UnifiedBufferRequest",
     "VirtualIdAllocator",
     "VirtualIdsRequest",
+    "WantedTraits",
     "WriteLocation",
     "adopt",
     "buf_infos",
@@ -243,11 +245,13 @@ __all__ = [
     "bytes_per_state_slot",
     "bytes_per_token",
     "checkpoint_scale",
+    "declares",
     "explain",
     "forget",
     "peer_differences",
     "require",
     "row_major",
     "supports",
+    "traits_have",
     "unified_entry_bytes",
 ]

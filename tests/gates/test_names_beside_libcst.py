@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import libcst as cst
 import pytest
@@ -55,8 +55,7 @@ def theirs(source: str, profile: Profile) -> list[tuple[int, int, str | None]]:
 
 def _all(meant: Any) -> set[metadata.QualifiedName]:
     # LibCST works some out only when they are asked for.
-    names: set[metadata.QualifiedName] = meant() if callable(meant) else meant
-    return names
+    return cast("set[metadata.QualifiedName]", meant() if callable(meant) else meant)
 
 
 def _known(name: str, source: metadata.QualifiedNameSource, profile: Profile) -> str | None:

@@ -1,0 +1,22 @@
+"""sglang's own pools seen through the contract: what they are, by class, and what only they can."""
+
+from .capabilities import (
+    AuxiliaryStates,
+    CompressedExports,
+    HostPools,
+    PhysicalReservations,
+    SharedHostArena,
+    StateCosts,
+)
+from .declares import declares, traits_of
+
+__all__ = [
+    "AuxiliaryStates",
+    "CompressedExports",
+    "HostPools",
+    "PhysicalReservations",
+    "SharedHostArena",
+    "StateCosts",
+    "declares",
+    "traits_of",
+]

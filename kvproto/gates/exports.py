@@ -1,0 +1,76 @@
+"""Which names a module of a tree may be asked for by another, told from the text of the tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+__all__ = ["Exports", "exports_of"]
+
+_FROM = re.compile(rb"\bfrom\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\r\n]*(?:\\\r?\n[^\r\n]*)*)")
+_WORD = re.compile(rb"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """Errs on the side of saying that a name is asked for.
+
+    Modules are known by their last name, a package by that of its folder. Names that the text was
+    not searched for are taken to be asked for everywhere.
+    """
+
+    searched: frozenset[str]
+    imported: frozenset[tuple[str, str]]
+    """(module, name) of `from module import name`; the name `*` stands for all of them."""
+    read: frozenset[tuple[str, str]]
+    """(word, name) of `word.name`."""
+    modules: frozenset[str]
+
+    def may_be_imported(self, file: str, name: str) -> bool:
+        """Whether another file may import the name from this one, or read it as an attribute."""
+        module = _module(file)
+        if name not in self.searched or {(module, name), (module, "*")} & self.imported:
+            return True
+        if module == PurePosixPath(file).parent.name and ("", name) in self.imported:
+            return True
+        return any(n == name and (w == module or w not in self.modules) for w, n in self.read)
+
+
+def exports_of(files: Iterable[Path], names: Iterable[str]) -> Exports:
+    """Search the files for the names; one that cannot be read says nothing."""
+    searched = frozenset(names)
+    attribute = re.compile(
+        rb"(\w+)\s*\.\s*(" + b"|".join(re.escape(name.encode()) for name in searched) + rb")\b"
+    )
+    imported: set[tuple[str, str]] = set()
+    read: set[tuple[str, str]] = set()
+    modules: set[str] = set()
+    for file in files:
+        modules.add(_module(file.as_posix()))
+        try:
+            text = file.read_bytes()
+        except OSError:
+            continue
+        named = any(name.encode() in text for name in searched)
+        if named or b"import *" in text:
+            imported.update(_imported(text, searched))
+        if named:
+            read.update((w.decode(), n.decode()) for w, n in attribute.findall(text))
+    return Exports(searched, frozenset(imported), frozenset(read), frozenset(modules))
+
+
+def _imported(text: bytes, searched: frozenset[str]) -> Iterable[tuple[str, str]]:
+    for module, names in _FROM.findall(text):
+        last = module.decode().rpartition(".")[2]
+        if b"*" in names:
+            yield last, "*"
+        for word in _WORD.findall(names):
+            if word.decode() in searched:
+                yield last, word.decode()
+
+
+def _module(file: str) -> str:
+    path = PurePosixPath(file)
+    return path.parent.name if path.name == "__init__.py" else path.stem

@@ -1,0 +1,96 @@
+"""Imports the names that rewritten tests use, where a module's imports end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from .profile import Profile
+from .scopes import Bound, Imported, Scope
+from .source_text import Edit, SourceText
+
+__all__ = ["import_edits", "module_of", "taken_names"]
+
+_WIDTH = 88
+
+
+def module_of(name: str, profile: Profile) -> str:
+    """Where a capability, or `declares`, is imported from."""
+    return profile.modules.get(name, "kvproto.protocols")
+
+
+def taken_names(scopes: Iterable[Scope], names: Iterable[str], profile: Profile) -> set[str]:
+    """Those names that already mean something else anywhere in the module."""
+    wanted = {name: f"{module_of(name, profile)}.{name}" for name in names}
+    return {
+        name
+        for scope in scopes
+        for name, bounds in scope.bound.items()
+        if name in wanted and any(not _is(bound, wanted[name]) for bound in bounds)
+    }
+
+
+def import_edits(
+    module: ast.Module, top: Scope, names: Iterable[str], source: SourceText, profile: Profile
+) -> list[Edit]:
+    """One insertion of the imports that are missing at the top of the module."""
+    missing = sorted(name for name in names if not _is_there(name, module, top))
+    by_module: dict[str, list[str]] = {}
+    for name in missing:
+        by_module.setdefault(module_of(name, profile), []).append(name)
+    if not by_module:
+        return []
+    at = _end_of_imports(module, source)
+    before = "" if source.text[:at].endswith(("\n", "\r")) or not at else source.newline
+    lines = [_statement(where, by_module[where], source.newline) for where in sorted(by_module)]
+    return [Edit(at, at, before + "".join(lines))]
+
+
+def _is_there(name: str, module: ast.Module, top: Scope) -> bool:
+    """Whether it is imported whenever the module is: not under a condition."""
+    bounds = top.bound.get(name, [])
+    return any(isinstance(bound, Imported) and bound.node in module.body for bound in bounds)
+
+
+def _is(bound: Bound, name: str) -> bool:
+    return isinstance(bound, Imported) and bound.name == name
+
+
+def _statement(module: str, names: list[str], newline: str) -> str:
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= _WIDTH:
+        return line + newline
+    listed = "".join(f"    {name},{newline}" for name in names)
+    return f"from {module} import ({newline}{listed}){newline}"
+
+
+def _end_of_imports(module: ast.Module, source: SourceText) -> int:
+    """After the last import before anything else, else after the docstring, else at the top."""
+    last: ast.stmt | None = None
+    for statement in module.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom) or (
+            statement is module.body[0] and _is_docstring(statement)
+        ):
+            last = statement
+        else:
+            break
+    if last is None:
+        return _first_line(module, source)
+    start, text = source.line_of(last.end_lineno or last.lineno)
+    return start + len(text)
+
+
+def _first_line(module: ast.Module, source: SourceText) -> int:
+    if not module.body:
+        return len(source.text)
+    first = module.body[0]
+    decorators = getattr(first, "decorator_list", [])
+    return source.line_of(min(node.lineno for node in [first, *decorators]))[0]
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

@@ -1,0 +1,192 @@
+"""Rewrites the class gates of one module: capabilities for classes, traits for values."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .answers import Person
+from .found import Found
+from .gate import DUCK_KINDS, Gate
+from .module_gates import found_in, gate_of
+from .new_imports import import_edits, taken_names
+from .new_tests import NewTest, new_test
+from .old_imports import Exported, removal_edits
+from .profile import Profile
+from .rewritten import Left, Rewritten
+from .scopes import scopes_of
+from .source_text import Edit, SourceText
+
+__all__ = ["rewrite"]
+
+_WIDTH = 88
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    gate: Gate
+    found: Found
+    test: NewTest
+    edit: Edit
+
+
+def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> Rewritten:
+    """The module with its class gates rewritten as far as that needs nobody.
+
+    Everything but the tests and the imports they need stays byte for byte. `exported` says of a
+    name of this module whether another may import it from here.
+
+    :raises SyntaxError: where this Python cannot parse the source.
+    """
+    text = SourceText.of(source)
+    module = ast.parse(text.text)
+    changes, left = _changes(module, text, file, profile)
+    if not changes:
+        return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
+    scopes = scopes_of(module)
+    changes, more = _without_taken_names(
+        changes, taken_names(scopes.values(), _names(changes), profile)
+    )
+    left += more
+    if not changes:
+        return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
+    edits = [change.edit for change in changes]
+    edits += import_edits(module, scopes[module], _names(changes), text, profile)
+    gone = [node for change in changes for node in _replaced(change)]
+    edits += removal_edits(module, scopes, gone, text, exported)
+    after = text.edited(edits)
+    ast.parse(after.text)
+    done = tuple(change.gate for change in changes)
+    return Rewritten(file=file, before=source, after=after.encoded(), done=done, left=tuple(left))
+
+
+def _changes(
+    module: ast.Module, text: SourceText, file: str, profile: Profile
+) -> tuple[list[_Change], list[Left]]:
+    changes: list[_Change] = []
+    left: list[Left] = []
+    asked = [(f, p) for f, p in found_in(module, file, profile) if f.kind not in DUCK_KINDS]
+    loose = set(_loose(module)) if asked else set[ast.AST]()
+    for found, place in asked:
+        gate = gate_of(found, place, file, profile)
+        change = _change(gate, found, text, loose)
+        if isinstance(change, str):
+            left.append(Left(gate, change))
+        elif any(_overlap(change.edit, other.edit) for other in changes):
+            left.append(Left(gate, "it stands inside another gate: run the rewrite again"))
+        else:
+            changes.append(change)
+    return changes, left
+
+
+def _change(gate: Gate, found: Found, text: SourceText, loose: set[ast.AST]) -> _Change | str:
+    """The change of one gate, or why there is none."""
+    if isinstance(gate.answer, Person):
+        return gate.answer.why
+    test = new_test(gate.answer, _segment(found.operand, text))
+    if test is None or not isinstance(found.node, ast.Call | ast.Compare):
+        return "no expression says it"
+    if test.repeats and not _is_plain(found.operand):
+        return "the pool is the result of a call, which would be made twice"
+    edit = _edit(found, test, text, found.node in loose)
+    if edit is None:
+        return "it is one of several comparisons in a chain"
+    if _has_comment(text.text[edit.start : edit.end]):
+        return "a comment inside it would be lost"
+    return _Change(gate, found, test, edit)
+
+
+def _edit(found: Found, test: NewTest, text: SourceText, loose: bool) -> Edit | None:
+    """`loose`: whether a `not` binds where the old test stands."""
+    node = found.node
+    line_start, line = text.line_of(node.lineno)
+    indent = line[: len(line) - len(line.lstrip())]
+    start, end = _span(node, text)
+    room = _WIDTH - (start - line_start)
+    new = test.text(indent=indent, room=room, newline=text.newline)
+    if isinstance(node, ast.Call):
+        # Where only the class is another, the pool stays as it is written.
+        if test.classes is not None:
+            return Edit(*_span(node.args[1], text), test.classes)
+        return Edit(start, end, new)
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return None
+    if not isinstance(node.ops[0], ast.IsNot | ast.NotEq | ast.NotIn):
+        return Edit(start, end, new)
+    return Edit(start, end, f"not {new}" if loose else f"(not {new})")
+
+
+def _loose(module: ast.Module) -> Iterator[ast.AST]:
+    """The expressions that may begin with `not` without brackets."""
+    for node in ast.walk(module):
+        match node:
+            case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
+                yield node.test
+            case ast.BoolOp():
+                yield from node.values
+            case ast.Assign() | ast.Return():
+                if node.value is not None:
+                    yield node.value
+            case _:
+                pass
+
+
+def _replaced(change: _Change) -> Iterable[ast.AST]:
+    """The nodes of the old test that are gone, with all that is in them."""
+    node = change.found.node
+    if isinstance(node, ast.Call):
+        return (node.args[1],)
+    return (node,)
+
+
+def _without_taken_names(
+    changes: list[_Change], taken: set[str]
+) -> tuple[list[_Change], list[Left]]:
+    kept = [change for change in changes if not change.test.names & taken]
+    left = [
+        Left(change.gate, f"{min(change.test.names & taken)} means something else in this module")
+        for change in changes
+        if change.test.names & taken
+    ]
+    return kept, left
+
+
+def _names(changes: list[_Change]) -> set[str]:
+    return {name for change in changes for name in change.test.names}
+
+
+def _segment(node: ast.expr, text: SourceText) -> str:
+    start, end = _span(node, text)
+    written = text.text[start:end]
+    return ast.unparse(node) if "\n" in written or "\r" in written else written
+
+
+def _span(node: ast.expr | ast.pattern, text: SourceText) -> tuple[int, int]:
+    end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+    return text.offset(node.lineno, node.col_offset), text.offset(end_line, end_column)
+
+
+def _overlap(one: Edit, other: Edit) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _is_plain(node: ast.expr) -> bool:
+    match node:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute(value=value):
+            return _is_plain(value)
+        case ast.Subscript(value=value, slice=index):
+            return _is_plain(value) and _is_plain(index)
+        case _:
+            return False
+
+
+def _has_comment(written: str) -> bool:
+    if "#" not in written:
+        return False
+    tokens = tokenize.generate_tokens(io.StringIO(f"({written})").readline)
+    return any(token.type == tokenize.COMMENT for token in tokens)

@@ -1,0 +1,97 @@
+"""Puts a rewritten tree where it was asked for: as a patch, a copy, or in place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvproto._bad_input import BadInput
+
+from .rewrite_tree import Tree
+from .rewritten import Rewritten
+
+__all__ = ["patch_of", "write_copy", "write_in_place"]
+
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+def patch_of(tree: Tree) -> Iterator[bytes]:
+    """A patch for `git apply` or `patch -p1`, from the root of the tree; in lines."""
+    for file in tree.changed:
+        yield from _patch(file)
+
+
+def write_copy(tree: Tree, source: Path, folder: Path) -> None:
+    """A copy of the whole source, rewritten; it appears complete or not at all.
+
+    :raises BadInput: where the folder exists, lies in the source, or cannot be written.
+    """
+    if folder.exists() or folder.is_symlink():
+        raise BadInput(f"--apply {folder}: is there already; name a folder that is not")
+    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+        raise BadInput(f"--apply {folder}: lies in {source}; name a folder outside it")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as scratch:
+            made = Path(scratch) / "tree"
+            _copy(source, made)
+            for file in tree.changed:
+                (made / file.file).write_bytes(file.after)
+            made.rename(folder)
+    except OSError as error:
+        raise BadInput(f"--apply {folder}: {error}") from None
+
+
+def write_in_place(tree: Tree) -> None:
+    """The files themselves, each replaced at once.
+
+    :raises BadInput: where one is no longer what was parsed (then none is written), or one cannot
+        be written.
+    """
+    for file in tree.changed:
+        if _read(tree.root / file.file) != file.before:
+            raise BadInput(f"--in-place: {file.file} was changed meanwhile: nothing was written")
+    for file in tree.changed:
+        _replace(tree.root / file.file, file.after)
+
+
+def _patch(file: Rewritten) -> Iterator[bytes]:
+    name = file.file.encode()
+    before, after = _LINE.findall(file.before), _LINE.findall(file.after)
+    lines = difflib.diff_bytes(
+        difflib.unified_diff, before, after, b"a/" + name, b"b/" + name, lineterm=b"\n"
+    )
+    for line in lines:
+        yield line
+        if not line.endswith(b"\n"):
+            yield b"\n\\ No newline at end of file\n"
+
+
+def _copy(source: Path, made: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, made, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        made.mkdir()
+        shutil.copy2(source, made / source.name)
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _replace(file: Path, content: bytes) -> None:
+    beside = file.with_name(f".{file.name}.part")
+    try:
+        beside.write_bytes(content)
+        shutil.copymode(file, beside)
+        os.replace(beside, file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise BadInput(f"--in-place: {file}: {error}") from None

@@ -1,0 +1,135 @@
+"""A tree is rewritten as a patch, as a copy, or in place: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kvproto._bad_input import BadInput
+from kvproto.cli import main
+from kvproto.gates import Profile
+from kvproto.gates.rewrite_tree import rewrite_tree
+from kvproto.gates.write_tree import patch_of, write_in_place
+from tests.gates.small_profile import TOML
+
+FILES = {
+    "a.py": "from engine.pools import Pair\n\nok = isinstance(p, Pair)",  # no newline at the end
+    "b.py": "from engine.a import Pair\nfrom engine.pools import Spec\r\nisinstance(p, Pair)\r\n",
+    "deep/c.py": "from engine.pools import Heads\nisinstance(p, Heads)\n",
+    "deep/d.py": "import engine.deep.c as c\nc.Heads\n",
+    "deep/e.py": "from engine.pools import Latent, Spec\nisinstance(p, (Latent, Spec))\n",
+    "notes.txt": "isinstance(p, Pair)\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Three files with something to rewrite."""
+    (tmp_path / "engine.toml").write_text(TOML)
+    for name, text in FILES.items():
+        file = tmp_path / "engine" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    return tmp_path / "engine"
+
+
+def texts(top: Path) -> dict[str, bytes]:
+    return {f.relative_to(top).as_posix(): f.read_bytes() for f in top.rglob("*") if f.is_file()}
+
+
+def run(tree: Path, *more: str) -> int:
+    return main(["gates", str(tree), "--profile", str(tree.parent / "engine.toml"), *more])
+
+
+def test_only_what_nobody_imports_from_a_module_is_taken_out(tree: Path, engine: Profile) -> None:
+    after = {file.file: file.after.decode() for file in rewrite_tree(tree, engine).changed}
+    assert "from engine.pools import Pair" in after["a.py"]  # b.py imports it from there
+    assert "import Pair" not in after["b.py"]
+    assert "from engine.pools import Heads" in after["deep/c.py"]  # d.py reads it from there
+    assert sorted(after) == ["a.py", "b.py", "deep/c.py"]
+
+
+def test_a_patch_is_what_git_applies(tree: Path, engine: Profile) -> None:
+    rewritten = rewrite_tree(tree, engine)
+    patch = b"".join(patch_of(rewritten))
+    subprocess.run(["git", "apply", "--unsafe-paths", "-"], cwd=tree, input=patch, check=True)
+    after = {file.file: file.after for file in rewritten.changed}
+    assert texts(tree) == {name: text.encode() for name, text in FILES.items()} | after
+
+
+def test_the_patch_alone_is_on_stdout(
+    tree: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run(tree, "--diff") == 0
+    told = capfdbinary.readouterr()
+    assert told.out.startswith(b"--- a/a.py\n+++ b/a.py\n")
+    assert b"left: deep/e.py:2: Latent | Spec: plain data" in told.err
+    assert b"3 of 4 gates on classes rewritten (75.0%) in 3 files; 1 left" in told.err
+    assert texts(tree) == {name: text.encode() for name, text in FILES.items()}
+
+
+def test_a_copy_is_the_whole_tree(tree: Path, engine: Profile) -> None:
+    after = {file.file: file.after for file in rewrite_tree(tree, engine).changed}
+    (tree / "__pycache__").mkdir()
+    (tree / "link").symlink_to("notes.txt")
+    copy = tree.parent / "copy"
+    assert run(tree, "--apply", str(copy)) == 0
+    assert os.readlink(copy / "link") == "notes.txt"
+    (copy / "link").unlink()
+    assert texts(copy) == {name: text.encode() for name, text in FILES.items()} | after
+    assert not (copy / "__pycache__").exists()
+    assert {f.name for f in tree.parent.iterdir()} == {"engine", "copy", "engine.toml"}
+    again = rewrite_tree(copy, engine)
+    assert (again.done, again.changed) == (0, [])
+
+
+def test_in_place(tree: Path, engine: Profile) -> None:
+    after = {file.file: file.after for file in rewrite_tree(tree, engine).changed}
+    (tree / "a.py").chmod(0o755)
+    assert run(tree, "--in-place") == 0
+    assert texts(tree) == {name: text.encode() for name, text in FILES.items()} | after
+    assert (tree / "a.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_that_changed_meanwhile_stops_all(tree: Path, engine: Profile) -> None:
+    rewritten = rewrite_tree(tree, engine)
+    (tree / "deep" / "c.py").write_text("changed\n")
+    before = texts(tree)
+    with pytest.raises(BadInput, match=r"deep/c\.py was changed meanwhile: nothing was written"):
+        write_in_place(rewritten)
+    assert texts(tree) == before
+
+
+def test_what_cannot_be_parsed_stays_and_is_named(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "broken.py").write_text("from engine.pools import Pair\nisinstance(p, Pair\n")
+    assert run(tree, "--in-place") == 1
+    assert "not read: broken.py: line 2" in capsys.readouterr().out
+    assert (tree / "broken.py").read_text().endswith("isinstance(p, Pair\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (["--apply", "engine"], "is there already"),
+        (["--apply", "engine/deep/copy"], "lies in"),
+        (["--apply", "no/such/folder"], "No such file or directory"),
+        (["--diff", "--max", "3"], "--json, --list and --max are of a scan"),
+    ],
+)
+def test_bad_input(
+    tree: Path,
+    more: list[str],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tree.parent)
+    before = texts(tree.parent)
+    assert run(tree, *more) == 2
+    assert line in capsys.readouterr().err
+    assert texts(tree.parent) == before
