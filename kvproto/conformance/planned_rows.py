@@ -120,6 +120,8 @@ def inner_strides(request: LeafRequest, field: Field, bench: KVBench) -> Mapping
     """
     if field.name in ("key_scale", "value_scale") and isinstance(request, MHALeafRequest):
         return _scale_strides(request, field)
+    if field.name == "index_key" and isinstance(request, DSALeafRequest):
+        return _index_strides(request)
     if field.name not in ("key", "value") or field.element == "float4_e2m1fn_x2":
         return {}
     side: Side = "key" if field.name == "key" else "value"
@@ -140,6 +142,14 @@ def inner_strides(request: LeafRequest, field: Field, bench: KVBench) -> Mapping
             return _steps(head=page * width * size, dim=x * size) | {"token": along}
         case _:
             return _steps(head=width * size, dim=size)
+
+
+def _index_strides(request: DSALeafRequest) -> Mapping[str, Offset]:
+    """Of fp8 index keys in tiles of 16 bytes of 16 keys each; others may lie as they will."""
+    if request.index_layout != "preshuffled":
+        return {}
+    tile, width = 16, request.index_head_dim
+    return {"token": _blocked(tile, tile * width, tile), "dim": _blocked(tile, tile * tile, 1)}
 
 
 def _scale_strides(request: MHALeafRequest, field: Field) -> Mapping[str, Offset]:

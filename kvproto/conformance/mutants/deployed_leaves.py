@@ -6,18 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import Tensor
 
+from kvproto.configurator import CPU
 from kvproto.protocols import BufferRegion, LeafRequest
 from kvproto.reference import DSALeaf, MHALeaf, MLALeaf, MXFP8Leaf
 
 from ..deployment import Deployer
 from ..kv_bench import LayerStub
-from .deployments import REVIEW, WrongPlatform, wrong
+from .deployments import REVIEW, WrongPlatform, platform, wrong
 
 T = TypeVar("T")
 
@@ -154,3 +155,27 @@ class StoresIndexKeysASlotOn(DSALeaf):
         self, layer_id: int, loc: Tensor, index_k: Tensor, index_k_scale: Tensor, /
     ) -> None:
         super().set_index_k_scale_buffer(layer_id, loc + 1, index_k, index_k_scale)
+
+
+class ReadsTiles(WrongPlatform):
+    """A device whose kernels read index keys of e4m3fnuz in tiles."""
+
+    capabilities = replace(
+        CPU, fp8_variant="e4m3fnuz", dsa_rows=("raw",), index_layout="preshuffled"
+    )
+
+    instead: Mapping[str, Any] = {}
+
+    def build_leaf(self, request: LeafRequest, /) -> Any:
+        keywords: dict[str, Any] = {**request.keywords(), **self.instead}
+        return DSALeaf(**keywords)
+
+
+@platform("builder.layout", "deepseek_v32-page64-fp8")
+class KeepsPlannedTilesInRows(ReadsTiles):
+    instead: Mapping[str, Any] = {"index_layout": "token_rows"}
+
+
+@platform("builder.dtype", "deepseek_v32-page64-fp8", source="vllm-project/vllm#45720")
+class KeepsPlannedKeysAsE4m3fn(ReadsTiles):
+    instead: Mapping[str, Any] = {"index_dtype": None}
