@@ -158,3 +158,33 @@ def test_a_refused_index_write_changes_nothing() -> None:
     with pytest.raises(ValueError, match="layer_id=2 is not in this pool"):
         leaf.set_index_k_scale_buffer(2, loc, keys, scales)
     assert not leaf.index_k_with_scale_buffer[0].any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"index_dtype": torch.float8_e5m2}, "index_dtype=torch.float8_e5m2: index keys are torch"),
+        ({"index_layout": "preshuffled", "page_size": 8, "size": 16}, "8 keys of index_head_dim="),
+        (
+            {"index_layout": "preshuffled", "index_head_dim": 24},
+            "index_head_dim=24 on a page: both",
+        ),
+    ],
+)
+def test_index_pages_that_cannot_be_are_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make(**changes)
+
+
+def test_keys_of_another_fp8_are_refused_and_bytes_are_taken() -> None:
+    leaf = make(index_dtype=torch.float8_e4m3fnuz)
+    keys, scales = keys_of([9])
+    assert keys.dtype == torch.float8_e4m3fn
+    with pytest.raises(ValueError, match=r"index_k is torch.float8_e4m3fn .* must be .*e4m3fnuz"):
+        leaf.set_index_k_scale_buffer(0, torch.tensor([65]), keys, scales)
+    assert index_bytes(leaf) == pages_with({})
+    for given in (keys.view(torch.float8_e4m3fnuz), keys.view(torch.uint8)):
+        leaf.set_index_k_scale_buffer(0, torch.tensor([65]), given, scales)
+        assert index_bytes(leaf) == pages_with({65: 9})
+    elements = [r.field("index_key").element for r in leaf.buffer_regions()[1:]]
+    assert elements == ["float8_e4m3fnuz"]

@@ -17,6 +17,8 @@ from kvproto.configurator import (
     ServingOptions,
     build,
     plan,
+    plan_from_json,
+    plan_to_json,
 )
 from kvproto.conformance.deployment import Watched
 from kvproto.conformance.oracle import peek
@@ -183,6 +185,7 @@ def test_a_model_is_planned_and_built_as_the_device_reads_it(
     facts, budget = PLATFORMS[dtype].capabilities, MemoryBudget.of_caches(1 << 50)
     ranks = ParallelLayout(tp_size=8, pp_size=8)
     made = plan(shape_of("deepseek_v32"), options, ranks, budget, platform=facts)
+    assert plan_from_json(plan_to_json(made)) == made
     leaf: Any = build(made, Watched(PLATFORMS[dtype], "cpu"), CORE).pool
     assert (leaf.page_size, leaf.kv_cache_dim, leaf.dtype) == (page or 64, 576, dtype)
     assert ("preshuffled" in leaf.pool_traits.index_scheme) is (lies == "preshuffled")
