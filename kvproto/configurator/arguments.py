@@ -57,7 +57,7 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--kv-dtype", "auto", get_args(KVCacheDtype), "what rows hold; auto: as --model-dtype"),
     ("--draft-dtype", None, get_args(KVCacheDtype), "what a draft's rows are stored in"),
     ("--draft-kind", None, get_args(DraftKind), "what predicts tokens, eagle if left out"),
-    ("--model-dtype", "bfloat16", get_args(Float), "the model's own type"),
+    ("--model-dtype", None, get_args(Float), "the model's own type, if not what its config states"),
     ("--state-dtype", "float32", get_args(Float), "what temporal states are stored in"),
     ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
     ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),

@@ -12,6 +12,7 @@ from kvproto._bad_input import BadInput
 from .budget import MemoryBudget
 from .build_error import BuildError
 from .capabilities import find_capabilities
+from .element_field import stated_element_type
 from .examples import example_config, example_names
 from .fields import ShapeError, is_object
 from .flag_names import in_flags
@@ -34,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     :raises BadInput: for a config that cannot be read, and for a plan that cannot be made.
     """
     try:
-        shape = ModelShape.from_hf_config(_config(arguments.config))
+        config = _config(arguments.config)
+        shape = ModelShape.from_hf_config(config)
+        if arguments.model_dtype is None:
+            arguments.model_dtype = stated_element_type(config) or "bfloat16"
         plans = [("as given", _planned(shape, arguments))]
         for change in arguments.compare or ():
             plans.append((change, _planned(shape, _changed(arguments, change))))

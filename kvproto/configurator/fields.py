@@ -33,9 +33,10 @@ class Fields:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         nested: Any = next((config[name] for name in _NESTED if config.get(name)), None)
-        own = nested if is_object(nested) else config
-        self.model_type = str(own.get("model_type") or config.get("model_type") or "")
-        self._own: Mapping[str, Any] = {**CLASS_DEFAULTS.get(self.model_type, {}), **own}
+        self.stated: Mapping[str, Any] = nested if is_object(nested) else config
+        own_type = self.stated.get("model_type")
+        self.model_type = str(own_type or config.get("model_type") or "")
+        self._own: Mapping[str, Any] = {**CLASS_DEFAULTS.get(self.model_type, {}), **self.stated}
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""

@@ -11,12 +11,13 @@ import sys
 from typing import Any
 
 from sglang.srt.configs.mamba_utils import KimiLinearStateShape, Mamba2StateShape
-from sglang.srt.utils.hf_transformers import get_context_length
+from sglang.srt.configs.model_config import _get_and_verify_dtype
+from sglang.srt.utils.hf_transformers import get_context_length, get_hf_text_config
 from transformers import AutoConfig
 
 from kvproto.configurator import ModelShape, StateGeometry, example_config, example_names
 from kvproto.configurator.class_defaults import CLASS_DEFAULTS
-from tests.interop.window_cases import CONTEXT_CASES, WINDOW_CASES
+from tests.interop.window_cases import CONTEXT_CASES, ELEMENT_CASES, WINDOW_CASES
 
 
 def main() -> None:
@@ -36,6 +37,12 @@ def main() -> None:
         "contexts": {
             name: get_context_length(AutoConfig.for_model(**config))
             for name, config in CONTEXT_CASES.items()
+        },
+        "element_types": {
+            name: str(
+                _get_and_verify_dtype(get_hf_text_config(AutoConfig.for_model(**config)), "auto")
+            )
+            for name, config in ELEMENT_CASES.items()
         },
         "windows": {
             name: AutoConfig.for_model(**config).layer_types

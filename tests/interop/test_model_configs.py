@@ -8,8 +8,9 @@ import pytest
 
 from kvproto.configurator import ModelShape, example_config, example_names
 from kvproto.configurator.class_defaults import CLASS_DEFAULTS
+from kvproto.configurator.element_field import stated_element_type
 from tests.interop import report
-from tests.interop.window_cases import CONTEXT_CASES, WINDOW_CASES
+from tests.interop.window_cases import CONTEXT_CASES, ELEMENT_CASES, WINDOW_CASES
 
 HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
 WORDS = {
@@ -58,3 +59,9 @@ def test_what_configs_leave_to_their_class(theirs: dict[str, Any]) -> None:
 def test_contexts(theirs: dict[str, Any], name: str) -> None:
     config = CONTEXT_CASES[name] | HEADS | {"num_hidden_layers": 35}
     assert ModelShape.from_hf_config(config).context_len == theirs["contexts"][name]
+
+
+@pytest.mark.parametrize("name", ELEMENT_CASES)
+def test_element_types(theirs: dict[str, Any], name: str) -> None:
+    stated = stated_element_type(ELEMENT_CASES[name])
+    assert f"torch.{stated}" == theirs["element_types"][name]

@@ -1,10 +1,10 @@
-"""Configs from which both sides say which layers attend to a window, and how long a context is."""
+"""Configs from which both sides say where windows are, how long a context is, and of what type."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CONTEXT_CASES", "WINDOW_CASES"]
+__all__ = ["CONTEXT_CASES", "ELEMENT_CASES", "WINDOW_CASES"]
 
 _SWITCHED_ON = {"use_sliding_window": True, "sliding_window": 4096}
 _GATED_DELTA = {
@@ -98,3 +98,16 @@ CONTEXT_CASES: dict[str, dict[str, Any]] = {
     },
 }
 """By name: configs whose longest context sglang derives."""
+
+_GEMMA3: dict[str, Any] = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}
+
+ELEMENT_CASES: dict[str, dict[str, Any]] = {
+    "bfloat16": _LLAMA | {"dtype": "bfloat16"},
+    "the old name": _LLAMA | {"torch_dtype": "float16"},
+    "float32": _LLAMA | {"dtype": "float32"},
+    "float32 of a gemma": {"model_type": "gemma2", "dtype": "float32"},
+    "the decoder's own": _GEMMA3 | {"text_config": _GEMMA3["text_config"] | {"dtype": "float16"}},
+    "the decoder's own before the whole's": _GEMMA3
+    | {"dtype": "bfloat16", "text_config": _GEMMA3["text_config"] | {"dtype": "float16"}},
+    "the whole's": _GEMMA3 | {"dtype": "float16"},
+}
