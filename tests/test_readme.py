@@ -4,8 +4,11 @@
 - ```console blocks: lines after `$ ` run in a shell, in a directory of the file's own, with this
   environment's commands on PATH. What follows must be the output, `...` standing for any
   text, in a line or as a line for any lines. Trailing blanks do not count.
+  `$ cd FOLDER` and `$ export NAME=VALUE` hold for all that follows. KVPROTO is this repository.
 - ```console no-run may hold `make` commands only: they would run the tests from the tests.
-- ```python file=NAME is written to NAME in that directory first, for the commands after it.
+- ```python file=NAME, or of another language, is written to NAME first, for the commands after it.
+- With of=FOLDER the block is the file NAME of that folder, to the letter, and ```python part=NAME
+  of=FOLDER is lines of it: what a page shows of this repository is what is there.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-NOT_RUN = {"text", "toml", "make", "yaml", "json", ""}
+NOT_RUN = {"text", "toml", "sh", "make", "yaml", "json", ""}
 
 _FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 
@@ -37,15 +40,22 @@ class Block:
     def language(self) -> str:
         return self.info.split(" ")[0]
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What follows the language as NAME=VALUE."""
+        words = (word.partition("=") for word in self.info.split(" ")[1:])
+        return {name: value for name, _, value in words if value}
+
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    took_effect(f"cd {tmp_path}", monkeypatch)
     # Modules that an example writes are imported by later ones, and by no other page.
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("KVPROTO", str(REPOSITORY))
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks_of(page.read_text()):
-        run_block(block, page, namespace)
+        run_block(block, page, namespace, monkeypatch)
 
 
 def blocks_of(text: str) -> Iterator[Block]:
@@ -54,24 +64,52 @@ def blocks_of(text: str) -> Iterator[Block]:
         yield Block(line, fence["info"].strip(), fence["body"])
 
 
-def run_block(block: Block, page: Path, namespace: dict[str, object]) -> None:
+def run_block(
+    block: Block, page: Path, namespace: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = f"{page.name}:{block.line}"
     if block.info == "console no-run":
         assert all(command.startswith("make") for command, _ in commands_of(block)), place
-    elif block.info.startswith("python file="):
-        file = Path(block.info.removeprefix("python file="))
+    elif "file" in block.options:
+        assert block.body == source_of(block, "file"), f"{place}: not what is in the repository"
+        file = Path(block.options["file"])
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(block.body)
+    elif "part" in block.options:
+        assert block.body in source_of(block, "part"), f"{place}: not what is in the repository"
     elif block.info == "python":
         source = "\n" * block.line + block.body
         exec(compile(source, str(page), "exec"), namespace)
     elif block.info == "console":
         for command, expected in commands_of(block):
+            if took_effect(command, monkeypatch):
+                continue
             printed = output_of(command)
             if not matches(expected, printed):
                 pytest.fail(f"{place}: $ {command}\n{printed}\nbut it says\n{expected}", False)
     else:
         assert block.language in NOT_RUN, f"{place}: ```{block.info} is not known to this test"
+
+
+def source_of(block: Block, option: str) -> str:
+    """The file of this repository that the block shows; the block itself where it shows none."""
+    if option == "file" and "of" not in block.options:
+        return block.body
+    return (REPOSITORY / block.options["of"] / block.options[option]).read_text()
+
+
+def took_effect(command: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether it was one for the commands after it, rather than to be run."""
+    match command.split(" ", 1):
+        case ["cd", folder]:
+            monkeypatch.chdir(os.path.expandvars(folder))
+            monkeypatch.setenv("PWD", os.getcwd())
+        case ["export", setting]:
+            name, _, value = setting.partition("=")
+            monkeypatch.setenv(name, os.path.expandvars(value))
+        case _:
+            return False
+    return True
 
 
 def commands_of(block: Block) -> Iterator[tuple[str, str]]:
@@ -130,6 +168,18 @@ def inline(line: str) -> str:
 )
 def test_matches(expected: str, printed: str, *, same: bool) -> None:
     assert matches(expected, printed) is same
+
+
+def test_options_and_lasting_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = Block(1, "python part=test_readme.py of=tests", "def inline(line: str) -> str:\n")
+    assert block.options == {"part": "test_readme.py", "of": "tests"}
+    assert block.body in source_of(block, "part")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KVPROTO", str(REPOSITORY))
+    assert took_effect("cd $KVPROTO", monkeypatch)
+    assert took_effect("export THERE=$KVPROTO/docs", monkeypatch)
+    assert output_of("pwd; echo $THERE") == f"{REPOSITORY}\n{REPOSITORY}/docs\n"
+    assert not took_effect("cdrecord", monkeypatch)
 
 
 def test_blocks_and_commands() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -65,21 +64,10 @@ def test_its_own_tests_pass(package: Path) -> None:
         assert re.search(r": (binds no|not asked)", skipped), skipped
 
 
-def test_every_model_is_built_on_it(package: Path) -> None:
-    """Its leaves and allocators were held to their own laws by its tests."""
-    report, command = package / "report.json", ["kvproto.cli", "check", "--platform", "acme"]
-    done = run([*command, "--law", "builder", "--json", str(report)], package)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"all \d+ laws kept", done.stdout)
-    results = json.loads(report.read_text())["results"]
-    built = {result["spec"] for result in results if result["law"] == "builder.write-read"}
-    # Rows by head, a window pair, rings, a hybrid, latent rows, index keys, a draft, a later stage.
-    assert built >= {
-        "llama-page1",
-        "gpt_oss-page16-stage2",
-        "olmo3-page16-rings",
-        "qwen3_next-page256-one-pool",
-        "deepseek_v3-page64-draft",
-        "deepseek_v32-page16-stage2",
-        "glm_moe_dsa_shared-page1",
-    }
+def test_its_ci_is_what_is_run_here() -> None:
+    """But for the last command: `docs/bring-your-own-pool.md` runs it on fewer models."""
+    lines = (PACKAGE / "ci.sh").read_text().splitlines()
+    commands = [line for line in lines if not line.startswith(("#", "set "))]
+    *here, last = (command.split()[0] for command in commands)
+    assert here == ["pip", "mypy", "basedpyright", "pytest"]
+    assert last == "kvproto"

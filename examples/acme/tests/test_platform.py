@@ -11,7 +11,16 @@ from kvproto.configurator import find_capabilities, find_platform
 from kvproto.conformance.suite import PlatformConformance
 from kvproto.protocols import Platform
 
-MODELS = ("llama", "gpt_oss", "qwen3_next", "deepseek_v3", "deepseek_v32", "minimax_m3_vl")
+MODELS = (
+    "llama",
+    "gpt_oss",
+    "gemma3_text",
+    "qwen3_next",
+    "nemotron_h",
+    "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa_shared",
+)
 WAYS = ("page1", "page16-stage2", "page64-draft", "page16-rings", "page16-hnd", "real")
 
 
