@@ -93,13 +93,15 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
         `[n, 1, qk_rope_head_dim]`. Beside a whole row `cache_v` is not looked at.
         """
         rank, rope = self.kv_lora_rank, self.qk_rope_head_dim
+        local, loc = self._target(layer, loc_info, layer_id_override)
+        n = loc.shape[0]
         if rope and cache_k.shape[-1] == rank and cache_v is not None:
-            latent, tail = cache_k, cache_v
+            latent = given_rows(cache_k, n, 1, rank, "cache_k")
+            tail = given_rows(cache_v, n, 1, rope, "cache_v")
         else:
-            n = locations_of(loc_info).shape[0]
             row = given_rows(cache_k, n, 1, rank + rope, "cache_k")
             latent, tail = row[..., :rank], row[..., rank:]
-        self.set_mla_kv_buffer(layer, loc_info, latent, tail, layer_id_override=layer_id_override)
+        self._rows.store(local, loc, latent, tail)
 
     def set_mla_kv_buffer(
         self,
@@ -111,12 +113,16 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
         layer_id_override: int | None = None,
     ) -> None:
         """Store a row per location from its two parts, as `MLALatent` says."""
-        local = self._layers.local(written_layer(layer, layer_id_override))
-        loc = locations_of(loc_info)
+        local, loc = self._target(layer, loc_info, layer_id_override)
         n = loc.shape[0]
         latent = given_rows(cache_k_nope, n, 1, self.kv_lora_rank, "cache_k_nope")
         rope = given_rows(cache_k_rope, n, 1, self.qk_rope_head_dim, "cache_k_rope")
         self._rows.store(local, loc, latent, rope)
+
+    def _target(
+        self, layer: AttentionLayer | None, loc_info: Tensor | WriteLocation, override: int | None
+    ) -> tuple[int, Tensor]:
+        return self._layers.local(written_layer(layer, override)), locations_of(loc_info)
 
     def get_mla_kv_buffer(
         self, layer: AttentionLayer, loc: Tensor, dst_dtype: torch.dtype | None = None

@@ -171,6 +171,34 @@ def order(bench: KVBench) -> None:
 
 
 @law(
+    "transfer.groups",
+    Transferable,
+    LayerIdReporting,
+    KVLeaf,
+    applies=has_layers,
+    needs=("transfer.layer-ids",),
+    check="list every layer of one kind of row before the first of the next, each kind as wide",
+)
+def groups(bench: KVBench) -> None:
+    """Declared component groups come one after another, every layer in each, of one item length."""
+    pool: object = bench.pool
+    if not isinstance(pool, DeclaresTraits) or (
+        pool.pool_traits.transfer_layout != "component_groups"
+    ):
+        raise NotAsked("it declares another order of regions")
+    found: list[list[tuple[int, int]]] = []
+    items = bench.pool.get_contiguous_buf_infos()[2]
+    for layer_id, item in zip(bench.pool.get_kv_layer_ids(), items, strict=True):
+        if not found or layer_id <= found[-1][-1][0]:
+            found.append([])
+        found[-1].append((layer_id, item))
+    for number, group in enumerate(found):
+        ids, widths = [layer_id for layer_id, _ in group], {item for _, item in group}
+        bench.expect(f"layers of group {number}", expected=list(bench.page_layer_ids), got=ids)
+        bench.expect(f"item lengths in group {number}", expected=1, got=len(widths))
+
+
+@law(
     "transfer.mem-pool",
     Transferable,
     check="None where the buffers come from torch's default allocator, as on the CPU they do",

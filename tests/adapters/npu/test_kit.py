@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvproto.adapters.npu.platform import build_on_cpu
 from kvproto.conformance import check_pool
 from kvproto.conformance.specs import SPECS
@@ -25,6 +27,14 @@ REASONS = (
     "no DSA leaf of an Ascend device with layout='latent_rows'",
     "on an Ascend device",
 )
+
+
+def test_calls_across_a_boundary_are_those_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROTO_DEBUG", "1")
+    starts = "mla-split-bf16-page1", "dsa-split-bf16", "sparse-bf16", "paged-nhd-bf16"
+    asked = [spec.name for spec in SPECS if spec.name.startswith(starts)]
+    report = check_pool(build_on_cpu, specs=asked, laws=["write", "mla", "sparse", "index-rows"])
+    assert report.ok
 
 
 def test_every_law_is_kept_and_what_is_declined_has_a_reason() -> None:
