@@ -82,6 +82,7 @@ def _add_check(commands: Commands) -> None:
         "built with them, in host memory: the name of an entry point of kvproto.platforms or "
         "kvproto.on_cpu, module:attribute, or all; several are shown side by side",
     )
+    _add_device(check)
     check.add_argument("--law", metavar="ID", help="only this law or family", action="append")
     check.add_argument(
         "--capability", metavar="NAME", help="only laws of this one", action="append"
@@ -124,8 +125,18 @@ def _add_repro(commands: Commands) -> None:
     )
     repro.add_argument("--seed", type=int, default=0, metavar="N")
     repro.add_argument("--spec", action="append", metavar="NAME", help="only this geometry")
+    _add_device(repro)
     _add_row_access(repro)
     repro.set_defaults(run=_repro)
+
+
+def _add_device(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="where pools are built and looked at, for example npu:0; default: cpu",
+    )
 
 
 def _add_row_access(command: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from kvproto.protocols import supports
 
 from .broken import LawBroken
 from .fallback import Fallback
+from .place import on_host
 from .row_access import RowAccess
 
 __all__ = ["Bench", "show_row"]
@@ -66,6 +67,11 @@ class Bench:
 
     def prepare(self) -> None:
         """What the pool's surroundings do to it before it is used; once, before the law."""
+
+    @property
+    def in_host_memory(self) -> bool:
+        """Is the subject in memory of this process, and on no device?"""
+        return on_host(self.request)
 
     @property
     def by_fallback(self) -> bool:

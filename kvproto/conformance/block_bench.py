@@ -17,7 +17,7 @@ from .latent_bench import LatentBench
 
 __all__ = ["BlockBench", "BlockRows", "LatentBlockBench", "block_bench"]
 
-_FOUR_BITS = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+_FOUR_BITS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 class BlockRows(KVBench):
@@ -53,7 +53,7 @@ class BlockRows(KVBench):
     def rows(self, side: Side, n: int, salt: int = 0, layer_id: int | None = None) -> Tensor:
         """`[n, heads, width]` float32, another sequence in each row and side."""
         whole = super().rows(side, n, salt, layer_id)
-        exact = _FOUR_BITS[whole.long()] if self.codec.four_bits else whole
+        exact = torch.tensor(_FOUR_BITS)[whole.long()] if self.codec.four_bits else whole
         return exact * 2.0 ** ((torch.arange(n) + salt) % 3).view(-1, 1, 1)
 
     def stored_elements(self, side: Side, layer_id: int | None = None) -> int:

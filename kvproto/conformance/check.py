@@ -16,7 +16,9 @@ from .fallback import TWINS
 from .found import LAWS_VERSION, Found, Terms, name_of, report_of
 from .isolated import Isolation
 from .law import LAWS, Law, laws_named
+from .on_device import device_named, spec_on
 from .over_leaves import COMPOSITES, binds_over_leaves, leaf_name, over_leaves
+from .place import device_of
 from .report import LawResult, Report, Subject
 from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
@@ -38,6 +40,7 @@ def check_pool(
     row_access: RowAccess | None = None,
     seed: int = 0,
     isolate: Isolation = "hazardous",
+    device: str = "cpu",
     target: str = "",
     progress: Progress = lambda _done, _total, _name: None,
 ) -> Report:
@@ -50,17 +53,23 @@ def check_pool(
     of `reason` and `until`. Laws newer than `laws_version` are advisory. `row_access` reads and
     writes what pools store that do not declare their regions. `seed` is that of the laws' random
     choices. Where kernels write outside their buffers, `isolate="every"` runs each law in a child
-    of its own, not only those that provoke it.
+    of its own, not only those that provoke it. `device` is where pools are asked for and looked
+    at: anything but the CPU is read and written through copies to the host, and no law has a child
+    there. Laws about host memory alone are not asked on it.
 
     :raises BadInput: for a name that does not exist, an expectation that cannot be met, and
-        when nothing can be had from the factory, or nothing on the CPU.
+        when nothing can be had from the factory, or nothing on the device.
     """
     terms = Terms.of(claims, cannot, expected, laws_version)
     chosen = laws_chosen(laws, capabilities)
-    asked = list(SPECS) if specs is None else [spec_named(name) for name in specs]
+    where = device_named(device)
+    named = SPECS if specs is None else [spec_named(name) for name in specs]
+    asked = [spec_on(spec, where) for spec in named]
     found = something(examined(factory, asked, chosen, How(seed, isolate), row_access, progress))
     target = target or name_of(factory)
-    return report_of(found, chosen, terms, target=target, seed=seed, row_access=row_access)
+    return report_of(
+        found, chosen, terms, target=target, device=str(where), seed=seed, row_access=row_access
+    )
 
 
 def laws_chosen(laws: Sequence[str] | None, capabilities: Sequence[str] | None) -> list[Law]:
@@ -82,7 +91,7 @@ def examined(
 ) -> Found:
     """What laws about pools find on what the factory builds; nothing where it declines all.
 
-    :raises BadInput: when the factory gives what is no pool, or one that is not on the CPU.
+    :raises BadInput: when the factory gives what is no pool, or one that is not on the device.
     """
     answers = ask(factory, specs, composites=any(map(binds_over_leaves, laws)))
     return held(answers, laws, how, row_access, progress)
@@ -141,7 +150,7 @@ def ask(factory: Factory, specs: Iterable[Spec] = SPECS, *, composites: bool) ->
 
     The reasons of both are told where neither gave a composite.
 
-    :raises BadInput: when the factory gives what is no pool, or one that is not on the CPU.
+    :raises BadInput: when the factory gives what is no pool, or one that is not on the device.
     """
     built: list[Built] = []
     compose = over_leaves(factory)
@@ -158,22 +167,23 @@ def ask(factory: Factory, specs: Iterable[Spec] = SPECS, *, composites: bool) ->
                     built.append(Built(spec, ours, compose, leaf_name(ours)))
             declined.append((spec.name, reason))
         else:
-            _require_cpu(answer, spec)
+            _require_device(answer, spec)
             built.append(Built(spec, answer, factory))
     return Answers(tuple(built), _subjects(built), tuple(declined))
 
 
-def _require_cpu(pool: object, spec: Spec) -> None:
+def _require_device(pool: object, spec: Spec) -> None:
     if not supports(pool, KVPool):
         return
     try:
         where = pool.get_key_buffer(pool.start_layer).device
     except Exception:  # a door that fails is what the laws will find, not the input's fault
         return
-    if where.type != "cpu":
+    asked = device_of(spec.request)
+    if where != asked:
         raise BadInput(
-            f"the pool's buffers are on {where}, the request said device='cpu': the kit reads "
-            "bytes in this process; build the pool on request.device"
+            f"the pool's buffers are on {where}, the request said device='{asked}': the kit reads "
+            "bytes there; build the pool on request.device"
         )
 
 

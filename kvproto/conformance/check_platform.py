@@ -15,6 +15,7 @@ from .factory import Factory
 from .found import LAWS_VERSION, Found, Terms, report_of
 from .isolated import Isolation
 from .law import Law
+from .on_device import device_named, spec_on
 from .one_thread import one_thread
 from .platform_parts import PART_SPECS, is_of_platforms, parts_of, platform_laws
 from .report import LawResult, Report, Subject
@@ -45,9 +46,10 @@ def check_platform(
     row_access: RowAccess | None = None,
     seed: int = 0,
     isolate: Isolation = "hazardous",
+    device: str = "cpu",
     progress: Progress = _unwatched,
 ) -> Report:
-    """Hold a platform to the kit, on the CPU: first its parts, then whole models.
+    """Hold a platform to the kit: first its parts, then whole models.
 
     Its leaves and allocators, and the core's composites over its leaves, are held to every law
     that binds them, as `check_pool` does. Then every model of the matrix is planned and built,
@@ -55,14 +57,16 @@ def check_platform(
     declines, and what cannot be planned, is reported with its reason.
 
     The arguments are those of `check_pool`; `specs` names geometries and deployments, of which a
-    run takes those that are named. Claims are about all that is built. `place` says in a line why
-    the platform is not on its device.
+    run takes those that are named. Parts are built on `device`, models in host memory. Claims are
+    about all that is built. `place` says in a line why the platform is not on its device.
 
     :raises BadInput: as `check_pool` does.
     """
     terms = Terms.of(claims, cannot, expected, laws_version)
     chosen = _of_platforms(laws, capabilities)
+    where = device_named(device)
     parts, models = split_specs(specs)
+    parts = [spec_on(spec, where) for spec in parts]
     how = How(seed, isolate)
     about_parts = [law for law in chosen if not is_of_platforms(law)]
     about_models = [law for law in chosen if is_of_platforms(law)]
@@ -84,6 +88,7 @@ def check_platform(
         terms,
         target=target or f"--platform {platform.name}",
         place=place,
+        device=str(where),
         seed=seed,
         row_access=row_access,
     )

@@ -69,6 +69,7 @@ def repro(arguments: argparse.Namespace) -> int:
         "specs": arguments.spec,
         "seed": arguments.seed,
         "row_access": load_row_access(arguments.row_access),
+        "device": arguments.device,
     }
     if arguments.platform:
         report = _of_platform(arguments.factory, asked)
@@ -106,6 +107,7 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
         "seed": arguments.seed,
         "row_access": load_row_access(arguments.row_access),
         "isolate": arguments.isolate,
+        "device": arguments.device,
     }
 
 

@@ -89,10 +89,11 @@ def report_of(
     *,
     target: str,
     place: str = "",
+    device: str = "cpu",
     seed: int = 0,
     row_access: RowAccess | None = None,
 ) -> Report:
-    """The report, with the laws about claims; `place` says where the pools are, if not as asked.
+    """The report, with the laws about claims; `place` says why pools are not on their device.
 
     :raises BadInput: as `Terms.judged`.
     """
@@ -105,6 +106,7 @@ def report_of(
         declined=tuple(found.declined),
         row_access="" if row_access is None else name_of(type(row_access)),
         place=place,
+        device=device,
     )
 
 

@@ -28,8 +28,8 @@ class Law:
     `since` the version of the kit that brought it. Where a law named in `needs` failed, or was
     blocked itself, this one would fail for the same cause: it is then reported as blocked. A
     `hazardous` law makes calls that a wrong kernel answers by writing outside its buffers: it runs
-    in a child process. `when` looks at the bench, for laws about what the vendor offers to the kit
-    beside the pool.
+    in a child process. `host_only` says why a law is asked of host memory alone, where it is.
+    `when` looks at the bench, for laws about what the vendor offers to the kit beside the pool.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Law:
     applies: Callable[[Any], bool]
     needs: tuple[str, ...]
     hazardous: bool
+    host_only: str
     bench: type[Bench]
     run: Callable[[Any], None]
     when: Callable[[Any], bool]
@@ -82,6 +83,7 @@ def law(
     applies: Callable[[Any], bool] = any_request,
     needs: tuple[str, ...] = (),
     hazardous: bool = False,
+    host_only: str = "",
     when: Callable[[Any], bool] = any_request,
 ) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Register a function as a law; its docstring's first line is the claim.
@@ -105,6 +107,7 @@ def law(
             applies=applies,
             needs=needs,
             hazardous=hazardous,
+            host_only=host_only,
             bench=bench,
             run=run,
             when=when,

@@ -9,7 +9,6 @@ door then goes unseen.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,6 +20,7 @@ from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVPool
 
 from .door_layouts import DoorForms, no_form
 from .fallback import Fallback
+from .memory import bytes_at, peek, poke
 from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
@@ -30,19 +30,9 @@ __all__ = ["Oracle", "gather_field", "oracle_for", "peek", "poke", "regions_of"]
 _ROW_FIELDS = {"key": ("key", "latent", "rope"), "value": ("value",)}
 
 
-def peek(address: int, nbytes: int) -> bytes:
-    """The bytes at an address of this process."""
-    return ctypes.string_at(address, nbytes)
-
-
-def poke(address: int, data: bytes) -> None:
-    """Overwrite the bytes at an address of this process."""
-    ctypes.memmove(address, data, len(data))
-
-
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Reads rows of a pool on the CPU; `fallback` is told of each that a door had to show."""
+    """Reads rows of a pool; `fallback` is told of each that a door had to show."""
 
     pool: KVPool
     regions: tuple[BufferRegion, ...] | None
@@ -184,7 +174,7 @@ def gather_field(region: BufferRegion, field: Field, layer_id: int, pages: Itera
         offsets = offsets.unsqueeze(-1) + along
     index = (offsets.unsqueeze(-1) + torch.arange(field.element_bytes)).flatten()
     found = [
-        torch.frombuffer(bytearray(peek(start, region.bytes_per_page)), dtype=torch.uint8)[index]
+        bytes_at(start, region.bytes_per_page)[index]
         for page in pages
         for start in [region.page_address(layer_id, page)]
     ]

@@ -49,7 +49,7 @@ def print_report(report: Report, console: Console, *, asked: frozenset[str] = fr
 
     `asked` names the only capabilities to show, explained member by member where absent.
     """
-    console.print(Text(f"kvproto check {report.target}", style="bold"))
+    console.print(Text(report.command, style="bold"))
     for subject in report.subjects:
         _print_subject(report, subject, console, asked)
     print_claims(report, console)

@@ -39,7 +39,7 @@ _MARK_OF = {
 
 def print_platform(report: Report, console: Console) -> None:
     """Print what it has of each capability, its parts, its models, what was declined, failures."""
-    console.print(Text(f"kvproto check {report.target}", style="bold"))
+    console.print(Text(report.command, style="bold"))
     if report.place:
         console.print(Text(f"{_name(report)}: {report.place}"), soft_wrap=True)
     parts = [each for each in report.subjects if not each.has(Platform.__name__)]

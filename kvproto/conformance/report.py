@@ -101,6 +101,7 @@ class Report:
     `target` names the factory; `declined` are the geometries it did not serve, with its reasons;
     `laws_version` is what the vendor pins, `row_access` names what else its pools were read with.
     `place` says why a platform's pools are not on its device; "" where that was not asked.
+    `device` is where pools were built, those of a platform's models excepted.
     """
 
     target: str
@@ -110,6 +111,7 @@ class Report:
     declined: tuple[tuple[str, str], ...]
     row_access: str = ""
     place: str = ""
+    device: str = "cpu"
 
     @property
     def failures(self) -> list[LawResult]:
@@ -144,10 +146,19 @@ class Report:
         asked = {(subject, law) for subject, law, status in core if status != "not asked"}
         return list(dict.fromkeys((s, law) for s, law, _ in core if (s, law) not in asked))
 
+    @property
+    def command(self) -> str:
+        """What was run, but for what narrowed it."""
+        return f"kvproto check {self.target}{self._on_device}"
+
+    @property
+    def _on_device(self) -> str:
+        return "" if self.device == "cpu" else f" --device {self.device}"
+
     def again(self, result: LawResult) -> str:
         """The command that runs a law again, on the same pool."""
         access = f" --row-access {self.row_access}" if self.row_access else ""
-        place = f"--seed {result.seed} --spec {result.spec}{access}"
+        place = f"--seed {result.seed} --spec {result.spec}{access}{self._on_device}"
         return f"kvproto repro {result.law} {place} {self.target}"
 
     def by_law(self, subject: str | None = None) -> dict[str, list[LawResult]]:

@@ -33,7 +33,7 @@ def report_data(report: Report) -> dict[str, Any]:
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
-        "device": "cpu",
+        "device": report.device,
         "ok": report.ok,
         "conformant": report.conformant,
         "subjects": [_subject(report, subject) for subject in report.subjects],

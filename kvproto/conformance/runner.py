@@ -21,8 +21,10 @@ from .isolated import Isolation, run_in_child
 from .law import Law
 from .needs import in_order_of_needs
 from .not_asked import NotAsked
+from .on_device import looking_at
 from .one_thread import one_thread
 from .over_leaves import binds_over_leaves, broken_by_leaves, relies_on
+from .place import on_host
 from .report import Finding, LawResult, LawStatus
 from .row_access import RowAccess
 from .specs import Spec
@@ -122,7 +124,7 @@ def _judged_together(built: Built, laws: Iterable[Law], how: How) -> dict[str, _
     Where one is not, or the child dies, none of its verdicts counts: each law gets its own child.
     """
     hazardous = [law for law in laws if law.hazardous]
-    if how.isolate != "hazardous" or not hazardous:
+    if how.isolate != "hazardous" or not hazardous or not on_host(built.spec.request):
         return {}
     try:
         verdicts = run_in_child(
@@ -134,7 +136,9 @@ def _judged_together(built: Built, laws: Iterable[Law], how: How) -> dict[str, _
 
 
 def _judged(built: Built, law: Law, how: How) -> _Verdict:
-    if how.isolate == "hazardous" and not law.hazardous:
+    # A device does not survive a fork: its laws run here, the hazardous ones too.
+    alone = how.isolate == "every" or law.hazardous
+    if not alone or not on_host(built.spec.request):
         return _judge(built, law, how.seed)
     try:
         return run_in_child(partial(_judge_guarded, built, law, how.seed))
@@ -153,6 +157,13 @@ def _judge_guarded(built: Built, law: Law, seed: int) -> _Verdict:
 
 
 def _judge(built: Built, law: Law, seed: int) -> _Verdict:
+    if law.host_only and not on_host(built.spec.request):
+        return "not asked", None, f"of host memory alone: {law.host_only}"
+    with looking_at(built.spec.request, built.factory) as factory:
+        return _judge_there(replace(built, factory=factory), law, seed)
+
+
+def _judge_there(built: Built, law: Law, seed: int) -> _Verdict:
     factory, spec = built.factory, built.spec
     pool = _build_again(factory, spec)
     try:

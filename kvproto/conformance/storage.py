@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable
 from typing import cast
 
 import torch
 
 from kvproto.protocols import FP4Workspace, KeyOnly, KVPool
+
+from .memory import bytes_at
 
 __all__ = ["kept_bytes", "owned_bytes", "owned_storages", "storage_bytes", "tensors_of"]
 
@@ -28,13 +29,28 @@ def kept_bytes(pool: object, slots: int) -> int:
 
 
 def owned_storages(pool: object, slots: int) -> dict[int, int]:
-    """Their addresses, and the bytes of each."""
-    seen: dict[int, int] = {}
+    """Their addresses, and the bytes of each.
+
+    On a device without what lies around all tensors in a storage, which keeps these aligned.
+    """
+    seen: dict[int, tuple[int, int]] = {}
     for tensor in tensors_of(pool):
         if tensor.numel() >= slots:
             storage = tensor.untyped_storage()
-            seen[storage.data_ptr()] = storage.nbytes()
-    return seen
+            start, end = seen.get(storage.data_ptr(), _reach(tensor))
+            first, last = _reach(tensor)
+            seen[storage.data_ptr()] = min(start, first), max(end, last)
+    return {address: end - start for address, (start, end) in seen.items()}
+
+
+def _reach(tensor: torch.Tensor) -> tuple[int, int]:
+    """From the first to past the last byte of a tensor; in host memory, of its storage."""
+    storage = tensor.untyped_storage()
+    if tensor.device.type == "cpu":
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    elements = 1 + sum((extent - 1) * stride for extent, stride in steps)
+    return tensor.data_ptr(), tensor.data_ptr() + elements * tensor.itemsize
 
 
 def tensors_of(owner: object, seen: set[int] | None = None) -> Iterable[torch.Tensor]:
@@ -72,8 +88,6 @@ def _flat(value: object) -> Iterable[object]:
 
 def storage_bytes(pool: object, slots: int) -> dict[int, torch.Tensor]:
     """Copies of what is in those storages, uint8 by address."""
-    return {
-        address: torch.frombuffer(bytearray(ctypes.string_at(address, nbytes)), dtype=torch.uint8)
-        for address, nbytes in owned_storages(pool, slots).items()
-        if nbytes
-    }
+    large = (tensor for tensor in tensors_of(pool) if tensor.numel() >= slots)
+    storages = {s.data_ptr(): s.nbytes() for s in (tensor.untyped_storage() for tensor in large)}
+    return {address: bytes_at(address, nbytes) for address, nbytes in storages.items() if nbytes}

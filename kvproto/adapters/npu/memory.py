@@ -16,9 +16,10 @@ __all__ = ["aligned_zeros", "registered_spans", "zeros"]
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros, dense. On an Ascend device they can be registered, see `aligned_zeros`.
 
-    Host memory is no transfer engine's of this adapter, and is allocated as it is asked for.
+    Host memory is no transfer engine's of this adapter, and is allocated as it is asked for; a
+    plane without bytes has none to register.
     """
-    if device.type != DEVICE_TYPE:
+    if device.type != DEVICE_TYPE or not prod(shape):
         return torch.zeros(shape, dtype=dtype, device=device)
     return aligned_zeros(shape, dtype, device, NPU.registration_alignment)
 

@@ -101,7 +101,7 @@ def buffer(bench: KVBench) -> None:
     told = (str(shown.dtype), tuple(shown.shape))
     bench.expect(call, expected=("torch.uint8", (pages, sum(items))), got=told)
     exported = peek(pointers[0] + 2 * items[0], items[0])
-    bench.expect(f"{call}[2]", expected=exported.hex(), got=bytes(shown[2].numpy()).hex())
+    bench.expect(f"{call}[2]", expected=exported.hex(), got=bytes(shown[2].cpu().numpy()).hex())
     shown[1] = shown[2]
     _expect_pages(bench, f"{call}[1] = {call}[2]", was, {1: 2})
     direction: Any = bench.pool.grow_direction

@@ -14,6 +14,7 @@ from ..kv_bench import KVBench, LayerStub, Side, WriteLoc, has_heads
 from ..law import has_layers, law
 
 OWNED = ("leaf.layers-owned",)
+UNCHECKED = "kernels of a device are asked for no check of locations"
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 
@@ -157,6 +158,7 @@ def negative_loc(bench: KVBench) -> None:
     applies=has_layers,
     needs=OWNED,
     hazardous=True,
+    host_only=UNCHECKED,
     check="check the largest location before the first row is written",
 )
 def out_of_range(bench: KVBench) -> None:

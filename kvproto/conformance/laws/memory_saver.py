@@ -38,6 +38,7 @@ from ..storage import owned_storages
 from .leaf import OWNED
 
 _TAG = "kv_cache"
+_STAND_IN = "the stand-in of the saver takes away no other"
 _REGION = "allocate in torch_memory_saver.region(tag='kv_cache'), every buffer, nothing else"
 _ASKED: dict[type, tuple[str, ...]] = {
     KVLeaf: ("size", "page_size", "layer_num", "start_layer", "end_layer"),
@@ -83,6 +84,7 @@ def books(bench: Bench) -> None:
     KVLeaf,
     hazardous=True,
     needs=("memory-saver.region",),
+    host_only=_STAND_IN,
     check="keep addresses and sizes as numbers; read no buffer to tell them",
 )
 def paused(bench: KVBench) -> None:
@@ -100,6 +102,7 @@ def paused(bench: KVBench) -> None:
     "memory-saver.paused-rows",
     RequestPool,
     hazardous=True,
+    host_only=_STAND_IN,
     check="take rows back by list and set; the table is paused when engines flush",
 )
 def paused_rows(bench: RowsBench) -> None:
@@ -122,6 +125,7 @@ def paused_rows(bench: RowsBench) -> None:
     KVLeaf,
     applies=has_layers,
     needs=(*OWNED, "leaf.write-read"),
+    host_only=_STAND_IN,
     check="zero slot 0 of each layer's keys, values, scales and index keys, and no other slot",
 )
 def resume(bench: KVBench) -> None:
@@ -153,6 +157,7 @@ def resume(bench: KVBench) -> None:
     Resumable,
     StatePool,
     needs=("state.tensors",),
+    host_only=_STAND_IN,
     check="zero the reserved slot of every tensor in every layer",
 )
 def resume_state(bench: StateBench) -> None:

@@ -179,4 +179,4 @@ def _region(bench: KVBench, name: str, layer_id: int) -> BufferRegion:
 
 
 def _raw(element: Tensor) -> bytes:
-    return bytes(element.reshape(1).view(torch.uint8).numpy())
+    return bytes(element.reshape(1).view(torch.uint8).cpu().numpy())

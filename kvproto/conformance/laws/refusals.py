@@ -11,7 +11,7 @@ from kvproto.protocols import KVPool, LayerOverrideWrite, Movable, SWAComposite
 from ..composite_bench import SWABench
 from ..kv_bench import KVBench, LayerStub
 from ..law import has_layers, law
-from .leaf import OWNED
+from .leaf import OWNED, UNCHECKED
 
 _ABSENT = (ValueError, IndexError, KeyError)
 
@@ -58,6 +58,7 @@ def override_refuses(bench: KVBench) -> None:
     applies=has_layers,
     needs=OWNED,
     hazardous=True,
+    host_only=UNCHECKED,
     check="check the largest slot of both lists before the first row is moved",
 )
 def move_out_of_range(bench: KVBench) -> None:
@@ -75,6 +76,7 @@ def move_out_of_range(bench: KVBench) -> None:
 @law(
     "swa.translate-range",
     SWAComposite,
+    host_only=UNCHECKED,
     check="cut the table after the full space: its further entry answers for one slot past it",
 )
 def translate_range(bench: SWABench) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from torch import Tensor
 
 from kvproto.protocols import KVPool, RequestRingSWA
@@ -11,6 +9,7 @@ from kvproto.protocols import KVPool, RequestRingSWA
 from ..broken import LawBroken
 from ..kv_bench import Side
 from ..law import law
+from ..memory import peek, poke
 from ..ring_bench import RingBench
 from .leaf import OWNED
 
@@ -111,7 +110,7 @@ def transfer(bench: RingBench) -> None:
     bench.write_all_slots()
     source, target = 1, rows - 1
     for pointer, item in zip(ptrs, item_lens, strict=True):
-        ctypes.memmove(pointer + target * item, pointer + source * item, item)
+        poke(pointer + target * item, peek(pointer + source * item, item))
     call = f"item {source} of each region copied to item {target}"
     ring = bench.ring
     for layer_id in bench.window_ids:

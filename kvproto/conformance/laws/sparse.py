@@ -135,10 +135,11 @@ def refuses(bench: SparseIndexBench) -> None:
         f"index values {'given to' if values is None else 'missing for'} layer {layer_id}": (
             partial(bench.call_fused, loc, layer_id, given, other)
         ),
-        f"loc [1, {bench.slots}] on {bench.slots} slots": (
-            partial(bench.call_fused, past, layer_id, given, values)
-        ),
     }
+    if bench.in_host_memory:  # kernels of a device check no location
+        calls[f"loc [1, {bench.slots}] on {bench.slots} slots"] = partial(
+            bench.call_fused, past, layer_id, given, values
+        )
     for side in ("key", "value", "index_key"):
         wide = given | {side: torch.cat([given[side], given[side]], dim=-1)}
         calls[f"{side} of twice the width"] = partial(bench.call_fused, loc, layer_id, wide, values)

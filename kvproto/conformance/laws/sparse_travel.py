@@ -199,7 +199,7 @@ def oracle(bench: SparseIndexBench) -> None:
         ]
         bench.expect(f"regions of index keys with layer {layer_id}", expected=1, got=len(found))
         for i in range(rows.shape[-1]):
-            raw = bytes(rows[0, i].reshape(1).view(torch.uint8).numpy())
+            raw = bytes(rows[0, i].reshape(1).view(torch.uint8).cpu().numpy())
             poke(found[0].address(layer_id, page, token, 0, i), raw)
         shown = bench.pool.get_index_k_buffer(layer_id)[slot : slot + 1]
         call = f"bytes put where the regions have index key {slot} of layer {layer_id}"

@@ -101,7 +101,8 @@ def mapping_live(bench: SWABench) -> None:
         got=got,
     )
     held = bench.pool.full_to_swa_index_mapping
-    if held is not None and not torch.equal(held.cpu()[: bench.slots], bench.live[: bench.slots]):
+    live = bench.live[: bench.slots].cpu()
+    if held is not None and not torch.equal(held.cpu()[: bench.slots], live):
         raise LawBroken("full_to_swa_index_mapping", expected="the table", got="another content")
 
 

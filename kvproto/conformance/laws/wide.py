@@ -20,6 +20,7 @@ from .leaf import INDEX_DTYPES, OWNED
 B = TypeVar("B", bound=KVBench)
 
 _REACH = 1 << 31
+_MAPPED = "buffers far larger than memory are mapped on first use"
 
 
 @law(
@@ -28,6 +29,7 @@ _REACH = 1 << 31
     applies=has_layers,
     needs=OWNED,
     hazardous=True,
+    host_only=_MAPPED,
     check="multiply a location by the row's size in 64 bits, whatever integer type it comes in",
 )
 def wide_address(bench: KVBench) -> None:
@@ -51,6 +53,7 @@ def wide_address(bench: KVBench) -> None:
     applies=has_index_keys,
     needs=OWNED,
     hazardous=True,
+    host_only=_MAPPED,
     check="multiply a page by its bytes in 64 bits, whatever integer type it comes in",
 )
 def wide_index(bench: LatentBench) -> None:
