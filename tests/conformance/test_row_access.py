@@ -63,7 +63,7 @@ def build(request: Any) -> Any:
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
             return MHAWithoutRegions(**request.keywords())
-        case DSALeafRequest(index_kpool=1, index_layout="token_rows"):
+        case DSALeafRequest(layout="latent_rows", index_kpool=1, index_layout="token_rows"):
             return DSAWithoutRegions(**request.keywords())
         case _:
             return Declined("rows by head and sparse attention's only")
@@ -73,7 +73,7 @@ def build_with_regions(request: Any) -> Any:
     match request:
         case MHALeafRequest(layout="nhd", quant_scheme="none" | "fp8_scaled"):
             return MHALeaf(**request.keywords())
-        case DSALeafRequest(index_kpool=1, index_layout="token_rows"):
+        case DSALeafRequest(layout="latent_rows", index_kpool=1, index_layout="token_rows"):
             return DSALeaf(**request.keywords())
         case MLALeafRequest(quant_scheme="none" | "fp8_scaled"):
             return MLALeaf(**request.keywords())
