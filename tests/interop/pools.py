@@ -210,14 +210,14 @@ def _swa(page_size: int, **options: object) -> SWAKVPool:
     return SWAKVPool(page_size=page_size, **WINDOWED | EVEN_WINDOWED | ON_CPU | options)
 
 
-def _dsv4(row: dict[str, int]) -> object:
+def _dsv4(row: dict[str, int], **options: object) -> object:
     sizes = {"swa_size": 256, "c4_size": 64, "c128_size": 2}
     states = {"c4_state_pool_size": 64, "c128_state_pool_size": 64, "max_num_reqs": 2}
     pages = {"page_size": 256, "swa_page_size": 256, "dtype": torch.uint8, "indexer_head_dim": 128}
     state_types = {"c4_state_dtype": torch.float32, "c128_state_dtype": torch.float32}
     layers = {"layer_num": 3, "compression_ratios": [0, 4, 128]}
     return dsv4.DeepSeekV4TokenToKVPool(
-        **row, **sizes, **states, **pages, **state_types, **layers, **ON_CPU
+        **row, **sizes, **states, **pages, **state_types, **layers, **ON_CPU, **options
     )
 
 

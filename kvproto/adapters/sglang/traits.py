@@ -202,8 +202,9 @@ def _keys_nvfp4(_pool: Any) -> PoolTraits:
 
 
 def _packed(_pool: Any) -> PoolTraits:
+    # A leaf of a compressed pool holds one row of bytes per entry, and no values beside it.
     return PoolTraits(
-        kind="compressed",
+        kind="key_only",
         layout="packed_pages",
         quant_scheme="compressed_packed",
         replication="tp_replicated",
@@ -218,6 +219,7 @@ def _compressed(pool: Any) -> PoolTraits:
     ring = cast(bool, pool._unified_kv)  # what sglang itself reads: it has no other name for it
     return replace(
         _packed(pool),
+        kind="compressed",
         swa_storage="request_ring" if ring else "mapped_pool",
         index_scheme="compressed_c4",
         transfer_layout="ratio_groups",
