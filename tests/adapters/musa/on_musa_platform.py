@@ -20,6 +20,7 @@ from kvproto.configurator import (
     find_platform,
     plan,
 )
+from kvproto.conformance import check_platform
 from kvproto.protocols import (
     AllocatorRequest,
     Declined,
@@ -198,6 +199,16 @@ def test_slots_are_lent_on_the_device(platform: MusaPlatform) -> None:
     assert lent.to("cpu").tolist() == list(range(64, 192))
     account.free(lent)
     assert account.available_size() == 256
+
+
+KEPT = ["alloc-page64", "mha-fp8-e4m3fn-page16", "dsa-packed-page64"]
+
+
+def test_the_kits_laws_are_kept_on_the_device(platform: MusaPlatform) -> None:
+    report = check_platform(platform, specs=KEPT, device="musa:0")
+    assert not report.failures, [result.detail for result in report.failures]
+    assert (report.declined, report.device) == ((), "musa:0")
+    assert sum(result.status == "passed" for result in report.results) > 80
 
 
 @pytest.mark.parametrize("model", ["qwen3_moe", "deepseek_v3", "gpt_oss", "qwen3_next"])
