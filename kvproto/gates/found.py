@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from .gate import GateKind
+from .scopes import Scope
 
 __all__ = ["Found", "Place", "last_name"]
 
@@ -26,6 +27,8 @@ class Place:
     """Where in a module a node stands."""
 
     scope: str
+    names: Scope
+    """Where its names are looked up."""
     asserted: bool
     typing_only: bool
 

@@ -82,7 +82,12 @@ class _Walk:
         """The node and all below it."""
         kind = type(node)
         if kind in _ASKING:
-            place = Place(scope=scope.qualified_name, asserted=asserted, typing_only=typing_only)
+            place = Place(
+                scope=scope.qualified_name,
+                names=scope,
+                asserted=asserted,
+                typing_only=typing_only,
+            )
             self.found += [(found, place) for found in self._at(node, scope)]
         if kind in OPENING:
             scope = self._scopes.get(node, scope)

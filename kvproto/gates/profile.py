@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .answers import Answer
 
-__all__ = ["NotAPool", "Override", "Profile", "Rule"]
+__all__ = ["Bind", "NotAPool", "Override", "Profile", "Rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,23 @@ class NotAPool:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A pool that a class's `__init__` takes once and for all: its methods need not ask again.
+
+    After `self.pool = ...` the capability is asked for and kept under `name`: the pool, or None.
+    Only for a pool that nobody swaps on a live object, which no scan of one class can tell.
+    """
+
+    file: str
+    scope: str
+    """The class."""
+    operand: str
+    """`self.` and an attribute."""
+    capability: str
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """A code base, as data. `files` are relative to the top of `package`, with forward slashes.
@@ -63,5 +80,6 @@ class Profile:
     overrides: tuple[Override, ...]
     hot: tuple[tuple[str, str], ...]
     """Places (file, scope) on a path that runs per layer or per step."""
+    binds: tuple[Bind, ...]
     modules: dict[str, str]
     """Capability -> the module that has it; the others are in `kvproto.protocols`."""

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from kvproto._bad_input import BadInput
 
-from .profile import NotAPool, Override, Profile
+from .profile import Bind, NotAPool, Override, Profile
 from .rule_table import RuleTable
 from .toml_table import Table
 
 __all__ = ["built_in_profiles", "load_profile"]
 
 _POOLS = ("package", "covers", "operands", "pool_of_file", "not_a_pool")
-_KEYS = frozenset((*_POOLS, "classes", "exact", "attributes", "override", "hot", "modules"))
+_KEYS = frozenset((*_POOLS, "classes", "exact", "attributes", "override", "hot", "bind", "modules"))
 
 
 @cache
@@ -66,6 +66,7 @@ def _profile(where: str, name: str, text: str) -> Profile:
         not_pools=tuple(_not_a_pool(table) for table in top.tables("not_a_pool")),
         overrides=tuple(_override(table, rules) for table in top.tables("override")),
         hot=tuple(_pair(table, "scope") for table in top.tables("hot")),
+        binds=tuple(_bind(table, rules) for table in top.tables("bind")),
         modules=modules,
     )
     for override in profile.overrides:
@@ -82,6 +83,23 @@ def _tables(top: Table, key: str) -> list[tuple[str, Table]]:
 def _not_a_pool(table: Table) -> NotAPool:
     table.only({"file", "operand", "why"})
     return NotAPool(file=table.text("file"), operand=table.text("operand"), why=table.text("why"))
+
+
+def _bind(table: Table, rules: RuleTable) -> Bind:
+    table.only({"file", "scope", "operand", "capability", "as"})
+    for key in ("operand", "as"):
+        attribute = table.text(key).removeprefix("self." if key == "operand" else "")
+        if not attribute.isidentifier():
+            raise table.wrong(
+                key, "must be an attribute: `self.pool` as operand, `pool_view` as name"
+            )
+    return Bind(
+        file=table.text("file"),
+        scope=table.text("scope"),
+        operand=table.text("operand"),
+        capability=rules.capability(table, "capability", table.text("capability")),
+        name=table.text("as"),
+    )
 
 
 def _pair(table: Table, key: str) -> tuple[str, str]:

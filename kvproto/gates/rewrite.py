@@ -6,16 +6,17 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .answers import Person
+from .bound_views import Views, views_of
 from .found import Found
 from .gate import DUCK_KINDS, Gate
 from .module_gates import found_in, gate_of
 from .new_imports import import_edits, taken_names
 from .new_tests import NewTest, new_test
 from .old_imports import Exported, removal_edits
-from .profile import Profile
+from .profile import Bind, Profile
 from .rewritten import Left, Rewritten
 from .scopes import scopes_of
 from .source_text import Edit, SourceText
@@ -31,6 +32,7 @@ class _Change:
     found: Found
     test: NewTest
     edit: Edit
+    bind: Bind | None
 
 
 def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> Rewritten:
@@ -43,7 +45,8 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
     """
     text = SourceText.of(source)
     module = ast.parse(text.text)
-    changes, left = _changes(module, text, file, profile)
+    views = views_of(module, file, text, profile)
+    changes, left = _changes(module, text, file, profile, views)
     if not changes:
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     scopes = scopes_of(module)
@@ -54,6 +57,7 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
     if not changes:
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     edits = [change.edit for change in changes]
+    edits += [views.edit(bind, text) for bind in {change.bind for change in changes} if bind]
     edits += import_edits(module, scopes[module], _names(changes), text, profile)
     gone = [node for change in changes for node in _replaced(change)]
     edits += removal_edits(module, scopes, gone, text, exported)
@@ -64,7 +68,7 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
 
 
 def _changes(
-    module: ast.Module, text: SourceText, file: str, profile: Profile
+    module: ast.Module, text: SourceText, file: str, profile: Profile, views: Views
 ) -> tuple[list[_Change], list[Left]]:
     changes: list[_Change] = []
     left: list[Left] = []
@@ -78,7 +82,8 @@ def _changes(
         elif any(_overlap(change.edit, other.edit) for other in changes):
             left.append(Left(gate, "it stands inside another gate: run the rewrite again"))
         else:
-            changes.append(change)
+            bind = views.of(gate, found, place)
+            changes.append(_bound(change, bind, text, found.node in loose) if bind else change)
     return changes, left
 
 
@@ -96,7 +101,14 @@ def _change(gate: Gate, found: Found, text: SourceText, loose: set[ast.AST]) -> 
         return "it is one of several comparisons in a chain"
     if _has_comment(text.text[edit.start : edit.end]):
         return "a comment inside it would be lost"
-    return _Change(gate, found, test, edit)
+    return _Change(gate, found, test, edit, None)
+
+
+def _bound(change: _Change, bind: Bind, text: SourceText, loose: bool) -> _Change:
+    """The change to a test of what was bound when the pool was taken."""
+    test = f"self.{bind.name} is not None"
+    edit = Edit(*_span(change.found.node, text), test if loose else f"({test})")
+    return replace(change, edit=edit, bind=bind)
 
 
 def _edit(found: Found, test: NewTest, text: SourceText, loose: bool) -> Edit | None:

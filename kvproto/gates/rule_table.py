@@ -68,7 +68,7 @@ class RuleTable:
             case "person":
                 return Person(table.text("person"))
             case "member_of":
-                return Member(self._capability(table, "member_of", table.text("member_of")))
+                return Member(self.capability(table, "member_of", table.text("member_of")))
             case "any":
                 return AnyOf(tuple(self._option(option) for option in table.tables("any")))
             case _:
@@ -81,15 +81,19 @@ class RuleTable:
     def _test(self, table: Table) -> AllOf:
         traits = table.table("traits")
         test = AllOf(
-            tuple(self._capability(table, "capability", n) for n in table.texts("capability")),
-            tuple(self._capability(table, "without", n) for n in table.texts("without")),
+            tuple(self.capability(table, "capability", n) for n in table.texts("capability")),
+            tuple(self.capability(table, "without", n) for n in table.texts("without")),
             tuple((field, _values(traits, field)) for field in traits),
         )
         if not test.capabilities and not test.traits:
             raise table.wrong("", "needs a capability or a trait")
         return test
 
-    def _capability(self, table: Table, key: str, name: str) -> str:
+    def capability(self, table: Table, key: str, name: str) -> str:
+        """The name.
+
+        :raises BadInput: where there is no capability of this name.
+        """
         if name in self._modules:
             return name
         known = getattr(protocols, name, None) if name in protocols.__all__ else None

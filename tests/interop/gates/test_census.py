@@ -87,6 +87,12 @@ def test_every_rule_of_a_place_is_used(scanned: Scan, sglang: Profile) -> None:
     assert members <= {gate.attribute for gate in scanned.gates}
 
 
+def test_every_hot_place_has_a_gate(scanned: Scan, sglang: Profile) -> None:
+    hot = {(f"srt/{gate.file}", gate.scope) for gate in scanned.gates if gate.hot}
+    assert hot == set(sglang.hot)
+    assert len(hot) > 20
+
+
 def test_the_page_has_these_counts(scanned: Scan) -> None:
     verdicts = Counter(gate.verdict for gate in scanned.gates)
     told = ", ".join(f"{verdicts[v]} {v}" for v in ("exact", "needs-trait", "needs-person"))
