@@ -36,7 +36,8 @@ def test_the_contracts_need_no_torch(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["kvproto.kernels", "kvproto.reference", "kvproto.cli", "kvproto.typecheck"]
+    "module",
+    ["kvproto.kernels", "kvproto.reference", "kvproto.cli", "kvproto.typecheck", "kvproto.gates"],
 )
 def test_optional_packages_stay_optional(module: str) -> None:
     assert not imported_by(f"import {module}") & OPTIONAL

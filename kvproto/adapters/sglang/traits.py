@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from kvproto.protocols import Fp8Variant, Layout, PoolTraits, QuantScheme
 
-__all__ = ["derive_traits"]
+__all__ = ["derive_traits", "known_classes"]
 
 _FP8: dict[str, Fp8Variant] = {
     "torch.float8_e4m3fn": "e4m3fn",
@@ -35,6 +35,11 @@ def derive_traits(pool: object) -> PoolTraits | None:
         if cls.__module__.startswith("sglang.") and cls.__name__ in _RULES:
             return _RULES[cls.__name__](pool)
     return None
+
+
+def known_classes() -> frozenset[str]:
+    """The names of sglang's classes whose traits are known."""
+    return frozenset(_RULES)
 
 
 def _stored(pool: Any) -> tuple[QuantScheme, Fp8Variant]:
