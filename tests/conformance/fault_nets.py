@@ -6,9 +6,10 @@ python -m tests.conformance.fault_nets --write
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,16 +40,20 @@ from kvproto.protocols import (
     Transferable,
     explain,
 )
+from tests.devices.npu_faults import NPU_FAULTS
+from tests.devices.processes import run_module
 from tests.typecheck.checking import complaints
 
 __all__ = [
     "CLAIMED",
     "PAGE",
+    "SECTION",
     "Nets",
     "caught_by_checkers",
     "constructed",
     "nets_of",
-    "rendered",
+    "of_devices",
+    "of_plugins",
     "validated",
 ]
 
@@ -196,7 +201,7 @@ _HEAD = """# Faults of plugins, and the nets that catch them
 
 What public plugins of engines got wrong when they brought pools of their own, each put into a pool
 that is right otherwise (`kvproto/conformance/mutants/plugin_faults.py`), and thrown at four nets.
-Written by `python -m tests.conformance.fault_nets --write`; a test derives every cell again.
+Written by `python -m tests.conformance.fault_nets --write`; tests derive every cell again.
 
 - **Type checkers**: mypy and pyright, strict, on the plugin's source and on a line per capability,
   `_: type[HostCopyable] = TheirPool`, as in `typecheck/vendors/`.
@@ -211,8 +216,38 @@ has the right types and shapes, and the answer is plausible. That is what the ki
 """
 
 
-def rendered() -> str:
-    """The page."""
+SECTION = "## On Ascend devices\n"
+
+_DEVICES = """
+Calls of the vendor's operators, in the adapter of this repository with one name replaced
+(`tests/devices/npu_faults.py`). No operator is called in host memory, so only a device shows it;
+here that is an emulated one, whose operators demand what is documented of the vendor's. Blocks
+of 16 elements are a matter of bytes, which every machine shows.
+
+| fault | what was done | kit in host memory | kit on the emulated device |
+|---|---|---|---|
+"""
+
+
+def of_devices(on_device: Mapping[str, Sequence[str]]) -> str:
+    """The part of the page about devices, from what the kit says there."""
+    rows: list[str] = []
+    for each in NPU_FAULTS:
+        said = _cell(_without_line(on_device[each.title][0]))
+        rows.append(f"| {each.title} | {each.told} | nothing | {said} |")
+    blocks = next(each for each in MUTANTS if each.name == "BlocksOf16Elements")
+    told = "32 bytes of NZ order taken for 16 elements, whatever their size"
+    rows.append(f"| {blocks.name} | {told} | {_cell(held_to_the_kit(blocks))} | the same |")
+    return _DEVICES + "\n".join(rows) + "\n"
+
+
+def _without_line(said: str) -> str:
+    """Without where in the stand-in it was raised."""
+    return re.sub(r" \(\w+\.py:\d+ in \w+\)$", "", said)
+
+
+def of_plugins() -> str:
+    """The part of the page about pools, which every machine derives."""
     lines = [_HEAD]
     for fault in PLUGIN_FAULTS:
         nets = nets_of(fault)
@@ -226,7 +261,7 @@ def rendered() -> str:
             *(f"| {name} | {_cell(said)} |" for name, said in _named(nets)),
             "",
         ]
-    return "\n".join([*lines[:1], *_summary(), *lines[1:]])
+    return "\n".join([*lines[:1], *_summary(), *lines[1:]]) + "\n"
 
 
 def _summary() -> Iterator[str]:
@@ -262,7 +297,8 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) != ["--write"]:
         print(__doc__)
         return 2
-    PAGE.write_text(rendered())
+    on_device = json.loads(run_module("npu", "tests.devices.npu_faults").splitlines()[-1])
+    PAGE.write_text(of_plugins() + SECTION + of_devices(on_device))
     return 0
 
 

@@ -14,10 +14,11 @@ from kvproto.protocols import Declined, MHALeafRequest, supports
 from tests.conformance.fault_nets import (
     CLAIMED,
     PAGE,
+    SECTION,
     caught_by_checkers,
     constructed,
     nets_of,
-    rendered,
+    of_plugins,
     validated,
 )
 
@@ -53,4 +54,6 @@ def test_every_net_catches_something() -> None:
 
 
 def test_the_page_is_what_the_nets_say() -> None:
-    assert PAGE.read_text() == rendered(), "python -m tests.conformance.fault_nets --write"
+    written, section, _ = PAGE.read_text().partition(SECTION)
+    assert section
+    assert written == of_plugins(), "python -m tests.conformance.fault_nets --write"
