@@ -12,7 +12,8 @@ from torch import Tensor
 from kvproto._bad_input import BadInput
 from kvproto.adapters.npu.platform import npu
 from kvproto.cli import main
-from kvproto.conformance import check_platform, check_pool
+from kvproto.conformance import LAWS, check_platform, check_pool
+from kvproto.conformance.mutants import MUTANTS
 from kvproto.conformance.report import Report
 from kvproto.protocols import Declined, MHALeafRequest, WriteLocation
 from kvproto.reference import MHALeaf
@@ -20,10 +21,8 @@ from kvproto.reference.build_any import build_reference
 
 PARTS = {
     "mha-bf16-page16-stage": 60,
-    "hnd-fp8-e4m3fn-page64": 60,
     "mla-bf16-page64-stage": 65,
     "dsa-packed-page64": 80,
-    "sparse-bf16-page16-mixed": 70,
     "mha-fp4-mx16-page16": 55,
     "swa-page16-fp8": 60,
     "hybrid-page1": 45,
@@ -42,6 +41,12 @@ HOST_ONLY = {
     "memory-saver.resume",
     "memory-saver.resume-state",
 }
+
+
+FAULTY_FAMILIES = (
+    *("leaf", "transfer", "host-copy", "move", "fp8", "oracle", "mla", "indexer", "traits"),
+    *("write", "host-tier", "swa", "hybrid", "state", "alloc"),
+)
 
 
 def broken(report: Report) -> set[str]:
@@ -72,6 +77,20 @@ def test_every_subject_is_there() -> None:
     check_pool(build, specs=["mha-bf16-page16-stage"], laws=["leaf"], device="npu:0")
 
     assert seen == {"npu:0"}
+
+
+@pytest.mark.parametrize("family", FAULTY_FAMILIES)
+def test_faulty_pools_are_found_on_a_device(family: str) -> None:
+    """A mutant of each family, by the law that it names."""
+    mutant = next(
+        each
+        for each in MUTANTS
+        if LAWS[each.kills].family == family and not LAWS[each.kills].host_only
+    )
+
+    report = mutant.check(mutant.factory, laws=[mutant.kills], device="npu:0", **mutant.asked)
+
+    assert broken(report) == {mutant.kills}
 
 
 class ForgetsItsDevice(MHALeaf):
@@ -149,9 +168,8 @@ def test_the_command_names_the_device(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 OF_THE_PLATFORM = [
+    "mla-split-nz-bf16-page128-stage",
     "paged-nhd-bf16-page128-stage",
-    "mla-split-bf16-page128-stage",
-    "mla-split-nz-fp32-page4",
     "dsa-split-packed-page64",
     "alloc-page64",
 ]
