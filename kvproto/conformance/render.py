@@ -24,6 +24,7 @@ __all__ = [
     "print_failures",
     "print_report",
     "print_unasked",
+    "reservations",
 ]
 
 _MARK = {
@@ -79,14 +80,18 @@ def print_failures(report: Report, console: Console) -> None:
                 _print_failure(report, shown, len(results), console)
 
 
+def reservations(subject: Subject) -> str:
+    """What has to be added to its verdict: how rows were read, and what they were stored with."""
+    read = "; bytes read through read doors" if subject.by_fallback else ""
+    return read + (f"; {TWINS}" if subject.by_twins else "")
+
+
 def _print_subject(
     report: Report, subject: Subject, console: Console, asked: frozenset[str]
 ) -> None:
-    read = "; bytes read through read doors" if subject.by_fallback else ""
-    read += f"; {TWINS}" if subject.by_twins else ""
     console.print(
         f"\n[bold]{subject.name}[/bold]; {counted(len(subject.specs), 'geometry', 'geometries')} "
-        f"served, {len(report.declined)} declined{read}",
+        f"served, {len(report.declined)} declined{reservations(subject)}",
         highlight=False,
     )
     console.print(_capabilities(report, subject, asked))

@@ -20,6 +20,7 @@ from .render import (
     print_claims,
     print_failures,
     print_unasked,
+    reservations,
 )
 from .report import Report, Subject
 from .worst import worst_status
@@ -124,7 +125,7 @@ def _parts(report: Report, parts: Sequence[Subject]) -> Table:
         kept = sum(status in ("passed", "passed-by-fallback") for status in every.values())
         asked = sum(status != "not asked" for status in every.values())
         whole = worst_status(r for each in results.values() for r in each)
-        laws = f"{kept} of {asked} kept"
+        laws = f"{kept} of {asked} kept{reservations(subject)}"
         table.add_row(mark_of(whole), subject.name, str(len(subject.specs)), laws)
     return table
 

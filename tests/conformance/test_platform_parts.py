@@ -55,6 +55,20 @@ class LosesAPage(WrongPlatform):
         return super().build_allocator(replace(request, size=request.size - request.page_size))
 
 
+class NoRegions(MHALeaf):
+    """Does not say where its bytes are."""
+
+    buffer_regions: Any = None
+
+
+class NoRegionsPlatform(TokenItemsPlatform):
+    kind = NoRegions
+
+
+def no_regions() -> Platform:
+    return NoRegionsPlatform()
+
+
 class NoCopies(MHALeaf):
     """Its requests are computed again after a retraction."""
 
@@ -156,3 +170,11 @@ class TestTokenItems(PlatformConformance):
 
     def make_platform(self) -> Platform:
         return LosesAPage()
+
+
+def test_a_leaf_that_declares_no_regions_was_its_own_witness(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["check", "--platform", f"{HERE}:no_regions", "--law", "leaf"]
+    assert main([*command, "--spec", "mha-bf16-page1"]) == 0
+    assert "kept; bytes read through read doors\n" in capsys.readouterr().out

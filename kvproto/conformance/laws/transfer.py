@@ -170,22 +170,26 @@ def order(bench: KVBench) -> None:
         bench.expect(f"what entry {entry} holds, by side and layer", expected=[place], got=changed)
 
 
+def _keeps_groups(bench: object, /) -> bool:
+    """For pools that declare groups of regions."""
+    pool: object = bench.pool if isinstance(bench, KVBench) else None
+    return supports(pool, DeclaresTraits) and (
+        pool.pool_traits.transfer_layout == "component_groups"
+    )
+
+
 @law(
     "transfer.groups",
     Transferable,
     LayerIdReporting,
     KVLeaf,
     applies=has_layers,
+    when=_keeps_groups,
     needs=("transfer.layer-ids",),
     check="list every layer of one kind of row before the first of the next, each kind as wide",
 )
 def groups(bench: KVBench) -> None:
     """Declared component groups come one after another, every layer in each, of one item length."""
-    pool: object = bench.pool
-    if not isinstance(pool, DeclaresTraits) or (
-        pool.pool_traits.transfer_layout != "component_groups"
-    ):
-        raise NotAsked("it declares another order of regions")
     found: list[list[tuple[int, int]]] = []
     items = bench.pool.get_contiguous_buf_infos()[2]
     for layer_id, item in zip(bench.pool.get_kv_layer_ids(), items, strict=True):
