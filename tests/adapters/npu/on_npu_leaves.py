@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kvproto.adapters.npu.facts import NPU
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.platform import NPUPlatform, npu
+from kvproto.conformance import check_pool
 from kvproto.conformance.laws.sync_free import run_traced
 from kvproto.conformance.storage import tensors_of
 from kvproto.protocols import AllocatorRequest, Declined, PagedAllocator, require
@@ -216,3 +217,22 @@ def test_the_platform_finds_its_device_and_builds_on_it() -> None:
     assert following.cpu().equal(slots[[PAGE, PAGE + 3]].cpu() + 1)
     pages.free(slots)
     assert pages.available_size() == 4 * PAGE
+
+
+KEPT = ("leaf", "mla", "index-rows", "sparse", "move", "transfer", "host-copy", "sync-free")
+ON_THE_BENCH = {
+    "mha-fp8-e4m3fn-page16": 25,
+    "mla-split-nz-fp8-e4m3fn-page16": 30,
+    "dsa-split-packed-page16-shared": 35,
+    "sparse-bf16-page16-mixed": 35,
+}
+"""Laws that are kept, at least, so that none is lost unseen."""
+
+
+@pytest.mark.parametrize("spec", ON_THE_BENCH)
+def test_leaves_keep_the_laws_on_the_device(spec: str) -> None:
+    platform = npu()
+    assert isinstance(platform, NPUPlatform)
+    report = check_pool(platform.build_leaf, specs=[spec], laws=list(KEPT), device="npu:0")
+    assert not report.failures, [result.detail for result in report.failures]
+    assert sum(r.status == "passed" for r in report.results) >= ON_THE_BENCH[spec]
