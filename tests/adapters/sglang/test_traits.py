@@ -51,7 +51,7 @@ def test_what_a_pool_declares_comes_first() -> None:
     ],
 )
 def test_the_type_of_rows(dtype: torch.dtype, scheme: Any, variant: Any) -> None:
-    pool = pool_of("MHATokenToKVPool", **ROWS | {"dtype": dtype})
+    pool = pool_of("MHATokenToKVPool", kv_cache_layout="nhd", dtype=dtype)
     assert declares(pool, kind="mha", layout="nhd", quant_scheme=scheme, fp8_variant=variant)
 
 

@@ -1,7 +1,8 @@
 # pyright: basic, reportMissingImports=false
 """Asks sglang's real objects every question as it was and as it is; prints one JSON object.
 
-Runs in `.interop-venv`; its arguments are a file of questions, and a folder with another sglang.
+Runs in `.interop-venv`; its arguments are a file of questions and of modules to import, and perhaps
+a folder with another sglang.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 
 def main() -> None:
-    questions = json.loads(Path(sys.argv[1]).read_text())
+    asked = json.loads(Path(sys.argv[1]).read_text())
+    questions = asked["questions"]
     sys.path[:0] = sys.argv[2:]
     from sglang.srt.mem_cache import swa_memory_pool
 
@@ -30,6 +32,7 @@ def main() -> None:
     ]
     told = {
         "sglang": swa_memory_pool.__file__,
+        "imports": {module: imported(module) for module in asked["modules"]},
         "objects": {name: type(pool).__name__ for name, pool in objects.items()},
         "refused": refused,
         "answers": len(answers),
@@ -38,6 +41,15 @@ def main() -> None:
         "different": [answer for answer in answers if answer["was"] != answer["is"]],
     }
     print(json.dumps(told))
+
+
+def imported(module: str) -> str:
+    """Empty, or what importing raised."""
+    try:
+        import_module(module)
+    except Exception as error:  # of absent devices and packages: told, and compared
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def was(question: dict[str, Any], pool: object) -> bool:

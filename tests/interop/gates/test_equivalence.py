@@ -37,15 +37,19 @@ def questions(scanned: Scan, sglang: Profile) -> list[Question]:
 
 
 @pytest.fixture(scope="module")
-def asked(questions: list[Question], tmp_path_factory: pytest.TempPathFactory) -> str:
-    file: Path = tmp_path_factory.mktemp("questions") / "questions.json"
-    file.write_text(json.dumps([question.as_json() for question in questions]))
+def asked(
+    questions: list[Question], rewritten: Tree, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    modules = [f"sglang.srt.{f.file[:-3].replace('/', '.')}" for f in rewritten.changed]
+    file: Path = tmp_path_factory.mktemp("asked") / "asked.json"
+    told = {"questions": [question.as_json() for question in questions], "modules": modules}
+    file.write_text(json.dumps(told))
     return str(file)
 
 
 @pytest.fixture(scope="module")
 def told(asked: str, interop_python: str) -> dict[str, Any]:
-    return report.answers_of(interop_python, "tests.interop.gates.equivalence", asked)
+    return report.answers_of(interop_python, "tests.interop.gates.equivalence", asked, seconds=550)
 
 
 def overlay(tree: Tree, top: Path) -> None:
@@ -72,9 +76,13 @@ def test_a_rewritten_sglang_builds_the_same_and_answers_the_same(
 ) -> None:
     overlay(rewritten, tmp_path)
     module = "tests.interop.gates.equivalence"
-    again = report.answers_of(interop_python, module, asked, str(tmp_path))
+    again = report.answers_of(interop_python, module, asked, str(tmp_path), seconds=550)
     assert "kvproto" in Path(again["sglang"]).read_text()
     assert again | {"sglang": told["sglang"]} == told
+    loaded = [module for module, why in again["imports"].items() if not why]
+    assert len(loaded) > 50
+    absent = {why.partition(":")[0] for why in again["imports"].values()} - {""}
+    assert absent <= {"ModuleNotFoundError"}
 
 
 def test_no_answer_is_another(told: dict[str, Any], questions: list[Question]) -> None:
