@@ -13,12 +13,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install 
 step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup lint imports types unit bench kernels-results constraints clean
+.PHONY: help demo test setup lint imports types unit bench kernels-results platforms constraints clean
 
 help:
 	@echo "make demo   what kvproto says about the built-in pools"
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
 	@echo "make kernels-results  what kernels compile to for five GPUs, into docs/kernels.md"
+	@echo "make platforms  what the kit finds on every platform, into docs/platforms.md"
 	@echo "make bench  what capabilities, allocators, pools and plans cost, into docs/benchmarks.md"
 
 demo: setup
@@ -61,6 +62,10 @@ bench: setup interop-venv
 # Writes docs/kernels.md and the data behind it, in minutes: every kernel, shape and target.
 kernels-results: setup
 	@TRITON_CACHE_DIR=build/triton $(BIN)/python -W ignore -m tests.kernels.triton.compiled --write
+
+# Writes docs/platforms.md and the data behind it, in minutes; fails where a law is broken.
+platforms: setup
+	@$(BIN)/python -m tests.conformance.platform_results --write
 
 include tests/interop/interop.mk
 

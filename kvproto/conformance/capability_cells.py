@@ -16,7 +16,14 @@ from .platform_parts import PART_SPECS, parts_of
 from .report import LawResult, Report, Subject
 from .worst import worst_status
 
-__all__ = ["Cell", "CellState", "capability_cells"]
+__all__ = [
+    "CAPABILITY_NAMES",
+    "NOWHERE",
+    "Cell",
+    "CellState",
+    "capability_cells",
+    "side_by_side",
+]
 
 CellState = Literal["kept", "known", "broken", "offered", "declined", "not offered", "not judged"]
 """`kept`: every law about the capability, or one that extends it, that could be asked. `known`: but
@@ -35,8 +42,32 @@ class Cell:
 
 
 def capability_cells(report: Report) -> dict[str, Cell]:
-    """By the capability's name, for those that a platform's parts can have."""
-    return {name: _cell(report, name, specs) for name, specs in _offering().items()}
+    """By the capability's name, for those that a part here or one of the reference has."""
+    offering = _offering()
+    return {
+        name: _cell(report, name, offering.get(name, ()))
+        for name in CAPABILITY_NAMES
+        if name in offering or any(subject.has(name) for subject in report.subjects)
+    }
+
+
+def side_by_side(reports: Mapping[str, Report]) -> dict[str, dict[str, Cell]]:
+    """The cells of several platforms, each with every capability that one of them has."""
+    cells = {name: capability_cells(report) for name, report in reports.items()}
+    names = [name for name in CAPABILITY_NAMES if any(name in each for each in cells.values())]
+    return {
+        platform: {name: each.get(name, NOWHERE) for name in names}
+        for platform, each in cells.items()
+    }
+
+
+CAPABILITY_NAMES = tuple(
+    capability.__name__ for capability in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES)
+)
+"""In the order in which tables show them."""
+
+NOWHERE = Cell("not offered", (), "nothing that it builds has it")
+"""Of a capability that is another platform's alone."""
 
 
 @lru_cache(maxsize=1)
@@ -44,9 +75,7 @@ def _offering() -> Mapping[str, tuple[str, ...]]:
     """The geometries in which the reference has each capability, which has all that there are."""
     factory = parts_of(cpu())
     compose = over_leaves(factory)
-    having: dict[str, list[str]] = {
-        capability.__name__: [] for capability in (*POOL_CAPABILITIES, *ALLOCATOR_CAPABILITIES)
-    }
+    having: dict[str, list[str]] = {name: [] for name in CAPABILITY_NAMES}
     for spec in PART_SPECS:
         made = factory(spec.request)
         made = compose(spec.request) if isinstance(made, Declined) else made

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kvproto.protocols import Platform
 
-from .capability_cells import Cell, capability_cells
+from .capability_cells import NOWHERE, Cell, side_by_side
 from .platform_parts import is_of_platforms
 from .render import (
     counted,
@@ -63,11 +63,11 @@ def print_capabilities(reports: Mapping[str, Report], console: Console) -> None:
 
     Capabilities that no platform was asked for in this run are left out.
     """
-    cells = {name: capability_cells(report) for name, report in reports.items()}
+    cells = side_by_side(reports)
     asked = [
         name
         for name in next(iter(cells.values()))
-        if any(each[name].state != "not judged" or each[name].laws for each in cells.values())
+        if any(_is_told(each[name]) for each in cells.values())
     ]
     if len(cells) == 1:
         (only,) = cells.values()
@@ -83,6 +83,10 @@ def print_capabilities(reports: Mapping[str, Report], console: Console) -> None:
     for platform, each in cells.items():
         for said, names in _reasons({name: each[name] for name in asked}).items():
             console.print(Text(f"{platform}: {', '.join(names)}: {said}"), soft_wrap=True)
+
+
+def _is_told(cell: Cell) -> bool:
+    return cell is not NOWHERE and (cell.state != "not judged" or bool(cell.laws))
 
 
 def _reasons(cells: Mapping[str, Cell]) -> dict[str, list[str]]:
