@@ -2,6 +2,7 @@
 
 python -m benchmarks.gpu                     every kernel, at most ten minutes
 python -m benchmarks.gpu --only OPERATION    one of them
+python -m benchmarks.gpu --tune              instead: the fastest tiles of the first case of each
 
 Needs torch and Triton alone. Each is checked at every size it is compiled for and at the one that
 is timed, also replayed from a captured graph on other locations. Prints what share of a large
@@ -22,6 +23,7 @@ import torch
 
 from benchmarks.gpu_check import wrong
 from benchmarks.gpu_timing import Timing, copy_bandwidth, missed, timed
+from benchmarks.gpu_tune import Swept, swept
 from benchmarks.kernel_cases import Case, all_cases
 from benchmarks.report import print_table, verdict
 
@@ -40,6 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--only", help="an operation")
     parser.add_argument("--seconds", type=float, default=540.0, help="begin no case after these")
+    parser.add_argument("--tune", action="store_true", help="sweep sizes of tiles instead")
     chosen = parser.parse_args()
     if not torch.cuda.is_available():
         print("torch sees no GPU: nothing was checked or measured")
@@ -48,6 +51,9 @@ def main() -> int:
     cases = [case for case in all_cases() if chosen.only in (None, case.operation)]
     if not cases:
         parser.error(f"no operation {chosen.only!r}")
+    if chosen.tune:
+        _show_tiles([swept(case) for case in _firsts(cases)])
+        return 0
     copied = copy_bandwidth()
     outcomes = list(_in_time(spread(cases), copied, end))
     _show([each.timing for each in outcomes if each.timing], copied, len(cases))
@@ -84,6 +90,16 @@ def _in_time(cases: list[Case], copied: float, end: float) -> Iterator[Outcome]:
             yield examined(case, copied)
         else:
             yield Outcome(f"{case.name}: not reached in time, neither checked nor timed")
+
+
+def _firsts(cases: list[Case]) -> list[Case]:
+    """Of each operation."""
+    return list({case.operation: case for case in reversed(cases)}.values())[::-1]
+
+
+def _show_tiles(found: list[Swept]) -> None:
+    rows = [(each.case.name, each.tiles, f"{each.factor:g}", f"{each.gain:.2f}") for each in found]
+    print_table("tiles", ("kernel", "served", "best, x served", "times as fast"), rows)
 
 
 def _first_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ import torch
 from benchmarks.gpu_check import BULK_BYTES, bulk_of, run_all
 from benchmarks.kernel_cases import Case, Place
 
-__all__ = ["Timing", "copy_bandwidth", "missed", "timed"]
+__all__ = ["Timing", "copy_bandwidth", "missed", "seconds_of", "timed"]
 
 _ROUNDS = 20
 
@@ -37,10 +37,10 @@ def timed(case: Case, copied: float) -> Timing:
     """Time it at its bulk; `copied` is what `copy_bandwidth` returned."""
     tokens = bulk_of(case)
     inputs = case.inputs(Place("cuda", tokens, 2 * tokens, padding=False))
-    seconds = _seconds(partial(run_all, case, inputs))
+    seconds = seconds_of(partial(run_all, case, inputs))
     planned = _host_seconds(lambda: list(case.plan(*inputs)))
     bandwidth = case.moves(*inputs) / seconds / 1e9
-    plain = None if case.plain is None else _seconds(partial(case.plain, *inputs)) / seconds
+    plain = None if case.plain is None else seconds_of(partial(case.plain, *inputs)) / seconds
     return Timing(case, tokens, bandwidth, bandwidth / copied, plain, planned / seconds)
 
 
@@ -55,10 +55,10 @@ def copy_bandwidth() -> float:
     """Gigabytes a second that a large copy reads and writes."""
     source = torch.zeros(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    return 2 * source.nbytes / _seconds(lambda: target.copy_(source)) / 1e9
+    return 2 * source.nbytes / seconds_of(lambda: target.copy_(source)) / 1e9
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
     """The median of a few replays, each with cold caches: a graph leaves out the host's part."""
     flush = torch.empty(BULK_BYTES, dtype=torch.uint8, device="cuda")
     work()

@@ -9,14 +9,17 @@ from torch import Tensor
 
 from benchmarks.kernel_cases.case import Case, Inputs, Place
 from benchmarks.kernel_cases.models import MODELS, Heads, heads_of
-from benchmarks.kernel_cases.rows import Moved, moved
-from kvproto.kernels import store_fp8_row_sets
+from benchmarks.kernel_cases.rows import Moved, moved, plain_rows, tiled_rows
+from benchmarks.kernel_cases.tiled import Tiling, buffer_of
+from kvproto.kernels import TiledSet, store_fp8_row_sets, store_fp8_tiled_row_sets
 from kvproto.kernels.triton.launch import Launch
 from kvproto.kernels.triton.store_fp8_row_sets import plan_store_fp8_row_sets
+from kvproto.reference.row_layouts import RowKind, RowLayoutName
 
 __all__ = ["cases"]
 
 Sets = Sequence[tuple[Tensor, Tensor, Tensor | None]]
+_KINDS: tuple[RowKind, ...] = ("key", "value")
 
 
 def cases() -> Iterator[Case]:
@@ -28,6 +31,8 @@ def cases() -> Iterator[Case]:
         name = str(dtype).partition("_")[2]
         yield _case(f"mistral, {name}", Heads(4, 128, 128), dtype)
         yield _case(f"mistral, {name} unscaled", Heads(4, 128, 128), dtype, scaled=False)
+    yield _tiled("hnd")
+    yield _tiled("vectorized_5d")
 
 
 def _case(shape: str, heads: Heads, dtype: torch.dtype, *, scaled: bool = True) -> Case:
@@ -61,6 +66,38 @@ def _case(shape: str, heads: Heads, dtype: torch.dtype, *, scaled: bool = True) 
     )
 
 
+def _tiled(layout: RowLayoutName) -> Case:
+    tilings = [Tiling("mistral", layout, kind, 4, 128, torch.uint8) for kind in _KINDS]
+
+    def inputs(place: Place) -> Inputs:
+        """Rows in bf16, slices of rows that hold queries too."""
+        fused = place.rows(6 * 4 * 128, dtype=torch.bfloat16)
+        given = (fused[:, 4 * 512 : 5 * 512], fused[:, 5 * 512 :])
+        sets = [
+            (
+                buffer_of(place, tiling),
+                tiling.tiles,
+                rows.view(-1, 4, 128),
+                torch.full((), 0.0173, device=place.device),
+            )
+            for tiling, rows in zip(tilings, given, strict=True)
+        ]
+        return place.locations(), sets, torch.float8_e4m3fn
+
+    return Case(
+        operation="store_fp8_tiled_row_sets",
+        shape=f"mistral, {layout}",
+        inputs=inputs,
+        plan=_plan_tiled,
+        call=store_fp8_tiled_row_sets,
+        moves=_moves_tiled,
+        rows=_rows_tiled,
+        tokens=(64,),
+        at_most=1.01,
+        why="every program reads the scales",
+    )
+
+
 def _plan(loc: Tensor, sets: Sets, dtype: torch.dtype) -> list[Launch]:
     pairs = [(target, rows) for target, rows, _ in sets]
     return [plan_store_fp8_row_sets(loc, pairs, [scale for *_, scale in sets], dtype)]
@@ -80,3 +117,19 @@ def _plain(loc: Tensor, sets: Sets, dtype: torch.dtype) -> None:
 
 def _rows(loc: Tensor, sets: Sets, dtype: torch.dtype) -> Moved:
     return moved((rows for _, rows, _ in sets), (target for target, *_ in sets))
+
+
+def _plan_tiled(loc: Tensor, sets: Sequence[TiledSet], dtype: torch.dtype) -> list[Launch]:
+    pairs = [(target, rows) for target, _, rows, _ in sets]
+    scales, tiles = [scale for *_, scale in sets], [tiles for _, tiles, *_ in sets]
+    return [plan_store_fp8_row_sets(loc, pairs, scales, dtype, tiles)]
+
+
+def _moves_tiled(loc: Tensor, sets: Sequence[TiledSet], dtype: torch.dtype) -> int:
+    rows = sum(rows.nbytes + rows.numel() * dtype.itemsize for _, _, rows, _ in sets)
+    return loc.nbytes + rows + 4 * len(sets)
+
+
+def _rows_tiled(loc: Tensor, sets: Sequence[TiledSet], dtype: torch.dtype) -> Moved:
+    given = plain_rows(rows for _, _, rows, _ in sets)
+    return Moved(given, [tiled_rows(target, tiles) for target, tiles, *_ in sets])

@@ -20,6 +20,7 @@ from .gather_index_keys import gather_index_keys
 from .gather_rows import gather_rows
 from .gather_tiled_rows import gather_tiled_rows
 from .hadamard import hadamard
+from .host_copies import rows_from_host, rows_to_host
 from .index_page import IndexLayout, index_page_bytes
 from .interleaved_scales import ATOM, gather_interleaved_scales, store_interleaved_scales
 from .load_index_keys import load_index_keys
@@ -43,6 +44,7 @@ from .store_block_scaled_rows import (
     store_block_scaled_rows,
 )
 from .store_fp8_row_sets import store_fp8_row_sets
+from .store_fp8_tiled_row_sets import TiledSet, store_fp8_tiled_row_sets
 from .store_index_keys import store_index_keys
 from .store_latent_rows import store_latent_rows
 from .store_quantised_index_keys import quantise_index_keys, store_quantised_index_keys
@@ -70,6 +72,7 @@ __all__ = [
     "PageOrder",
     "RowTiles",
     "TailRings",
+    "TiledSet",
     "Tiles",
     "alloc_decode",
     "alloc_decode_pair",
@@ -114,9 +117,12 @@ __all__ = [
     "quantise_fp4",
     "quantise_index_keys",
     "quantise_mxfp8",
+    "rows_from_host",
+    "rows_to_host",
     "scatter_pages",
     "store_block_scaled_rows",
     "store_fp8_row_sets",
+    "store_fp8_tiled_row_sets",
     "store_index_keys",
     "store_interleaved_scales",
     "store_latent_rows",

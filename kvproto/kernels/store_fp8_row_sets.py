@@ -14,7 +14,7 @@ from .store_row_sets import check_rows, store_row_sets
 from .to_stored import to_stored
 from .triton_devices import served_by_triton
 
-__all__ = ["store_fp8_row_sets"]
+__all__ = ["scale_on", "store_fp8_row_sets"]
 
 
 def store_fp8_row_sets(
@@ -40,13 +40,13 @@ def store_fp8_row_sets(
     for target, rows, _ in sets:
         check_locations(loc, target.shape[0])
         check_rows(loc.shape[0], target, rows, torch.uint8)
-    scales = [_on(loc.device, scale) for _, _, scale in sets]
+    scales = [scale_on(loc.device, scale) for _, _, scale in sets]
     targets = [target for target, _, _ in sets]
     given = [(target, apart(rows, *targets)) for target, rows, _ in sets]
     run(plan_store_fp8_row_sets(loc, given, scales, dtype))
 
 
-def _on(device: torch.device, scale: Scale) -> Tensor | float | None:
+def scale_on(device: torch.device, scale: Scale) -> Tensor | float | None:
     """A scale in host memory is a number to a kernel elsewhere."""
     if scale is None:
         return None

@@ -12,7 +12,7 @@ from .locations import check_locations
 from .row_tiles import RowTiles, check_tiled
 from .triton_devices import served_by_triton
 
-__all__ = ["store_tiled_rows"]
+__all__ = ["check_tiled_rows", "store_tiled_rows"]
 
 
 def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles) -> None:
@@ -30,7 +30,7 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     """
     check_tiled("store_tiled_rows", target, tiles)
     check_locations(loc, tiles.slots_of(target))
-    _check_rows(target, loc.shape[0], rows, tiles)
+    check_tiled_rows(target, loc.shape[0], rows, rows.dtype, tiles)
     if served_by_triton(target):
         from .triton.launch import run
         from .triton.store_tiled_rows import plan_store_tiled_rows
@@ -43,10 +43,16 @@ def store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowTiles)
     units.index_copy_(0, tiles.units(loc.clamp(min=0)), kept.reshape(-1, tiles.unit))
 
 
-def _check_rows(target: Tensor, n: int, rows: Tensor, tiles: RowTiles) -> None:
+def check_tiled_rows(
+    target: Tensor, n: int, rows: Tensor, dtype: torch.dtype, tiles: RowTiles
+) -> None:
+    """Whether rows can be stored: `dtype` is that of the rows as they are stored.
+
+    :raises ValueError: naming what they are and must be.
+    """
     given = rows.shape[:1], prod(rows.shape[1:])
-    if rows.dtype != target.dtype or given != ((n,), tiles.row_elements):
+    if dtype != target.dtype or given != ((n,), tiles.row_elements):
         raise ValueError(
-            f"store_tiled_rows: rows are {rows.dtype} {tuple(rows.shape)}, must be {target.dtype} "
+            f"store_tiled_rows: rows are {dtype} {tuple(rows.shape)}, must be {target.dtype} "
             f"of {tiles.row_elements} elements each for {n} locations; nothing was written"
         )

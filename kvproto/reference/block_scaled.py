@@ -182,9 +182,13 @@ class BlockScaledLeaf(RowLeaf):
     ) -> HostRows:
         """The elements of the given locations, then their scales, of every layer; bit-exact."""
         self._check(indices)
-        elements = copy_rows_to_host(self._row_stores(), indices)
-        scales = (scales.gather(buffer, indices) for scales, buffer in self._scales())
-        return replace(elements, rows=elements.rows + tuple(each.to("cpu") for each in scales))
+        copy, of = copy_rows_to_host(self._stores(), indices), [each for each, _ in self._scales()]
+        first = len(copy.rows) - len(of)
+        scales = [
+            held.view(copy.count, each.heads, each.blocks)
+            for each, held in zip(of, copy.rows[first:], strict=True)
+        ]
+        return replace(copy, rows=(*copy.rows[:first], *scales))
 
     def load_cpu_copy(
         self,
@@ -206,9 +210,12 @@ class BlockScaledLeaf(RowLeaf):
         for (scales, buffer), held in copied:
             shape = (elements.count, scales.heads, scales.blocks)
             check_copied(held, shape, buffer.dtype)
-        load_rows_from_host(stores, elements, indices)
-        for (scales, buffer), held in copied:
-            scales.store(buffer, indices, held.to(buffer.device))
+        by_slot = [
+            held.reshape(elements.count, *scales.rows(buffer).row_shape)
+            for (scales, buffer), held in copied
+        ]
+        whole = replace(elements, rows=(*elements.rows, *by_slot))
+        load_rows_from_host(self._stores(), whole, indices)
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:

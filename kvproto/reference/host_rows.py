@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .row_stores import RowStore
+from kvproto.kernels import rows_from_host, rows_to_host
+
+from .row_stores import RowStore, SlotRows
 
 __all__ = ["HostRows", "check_copied", "check_rows", "copy_rows_to_host", "load_rows_from_host"]
 
@@ -27,7 +29,14 @@ class HostRows:
 
 def copy_rows_to_host(stores: Sequence[RowStore], indices: Tensor) -> HostRows:
     """Copy the rows at `indices` (`[n]`, int32 or int64) of every buffer; waits for the device."""
-    rows = tuple([store.gather(indices).cpu() for store in stores])
+    buffers = [store.buffer for store in stores if isinstance(store, SlotRows)]
+    by_slot = iter(rows_to_host(buffers, indices))
+    rows = tuple(
+        [
+            next(by_slot) if isinstance(store, SlotRows) else store.gather(indices).cpu()
+            for store in stores
+        ]
+    )
     return HostRows(rows, indices.shape[0])
 
 
@@ -37,8 +46,15 @@ def load_rows_from_host(stores: Sequence[RowStore], copy: HostRows, indices: Ten
     :raises ValueError: as `check_rows`; nothing is written.
     """
     check_rows(stores, copy, indices)
+    buffers: list[Tensor] = []
+    by_slot: list[Tensor] = []
     for store, rows in zip(stores, copy.rows, strict=True):
-        store.store(indices, rows.to(store.buffer.device))
+        if isinstance(store, SlotRows):
+            buffers.append(store.buffer)
+            by_slot.append(rows)
+        else:
+            store.store(indices, rows.to(store.buffer.device))
+    rows_from_host(buffers, indices, by_slot)
 
 
 def check_rows(stores: Sequence[RowStore], copy: HostRows, indices: Tensor) -> None:

@@ -19,6 +19,7 @@ from kvproto.kernels import (
     move_tiled_row_sets,
     prepare_moves,
     store_fp8_row_sets,
+    store_fp8_tiled_row_sets,
     store_row_sets,
     store_rows,
     store_tiled_rows,
@@ -92,7 +93,13 @@ class Given(NamedTuple):
 def store_both(loc: Tensor, keys: Given, values: Given, dtype: torch.dtype) -> None:
     """Put the rows of both sides at the same locations, in `dtype`; 0 and below are dropped."""
     k_store, v_store = keys.store, values.store
-    if not (isinstance(k_store, SlotRows) and isinstance(v_store, SlotRows)):
+    if isinstance(k_store, TiledRows) and isinstance(v_store, TiledRows) and dtype in FP8_DTYPES:
+        tiled = (
+            (k_store.buffer, k_store.tiles, *keys[1:]),
+            (v_store.buffer, v_store.tiles, *values[1:]),
+        )
+        store_fp8_tiled_row_sets(loc, tiled, dtype)
+    elif not (isinstance(k_store, SlotRows) and isinstance(v_store, SlotRows)):
         k_rows, v_rows = (to_stored(each.rows, dtype, each.scale) for each in (keys, values))
         k_store.store(loc, k_rows)
         v_store.store(loc, v_rows)

@@ -109,7 +109,6 @@ def _shape(buffers: Sequence[Tensor], outside: Tensor) -> RowShape:
         PITCH=shape.PITCH * of_word,
         WIDTH=shape.WIDTH * of_word,
         INNER=shape.INNER * of_word,
-        OUTER=shape.OUTER * of_word,
         UNIT=unit // word,
         BLOCK=shape.BLOCK * of_word,
         WORD=word,

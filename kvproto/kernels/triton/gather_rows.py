@@ -22,13 +22,12 @@ def gather_rows_kernel(
     out,
     n,
     slots,
-    LOC_PITCH: tl.constexpr,
     SHAPE: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
     """What is not in `1 .. slots - 1` is zeros, and nothing is read for it."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     for start in tl.static_range(0, SHAPE.WIDTH, SHAPE.BLOCK):
         column = start + tl.arange(0, SHAPE.BLOCK)
@@ -59,6 +58,6 @@ def plan_gather_rows(source: Tensor, loc: Tensor, out: Tensor) -> Launch:
             "n": n,
             "slots": source.shape[0],
         },
-        constants={"LOC_PITCH": 1, "SHAPE": shape, "TOKENS": tokens},
+        constants={"SHAPE": shape, "TOKENS": tokens},
         device=device,
     )

@@ -23,14 +23,13 @@ def gather_tiled_rows_kernel(
     n,
     slots,
     out,
-    LOC_PITCH: tl.constexpr,
     TILES: tl.constexpr,
     TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """What is not in `1 .. slots - 1` is zeros, and nothing is read for it."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     page = slot // TILES.PAGE
     first = page * TILES.PAGE_STRIDE + along_tokens(slot - page * TILES.PAGE, TILES)
@@ -60,7 +59,6 @@ def plan_gather_tiled_rows(source: Tensor, loc: Tensor, tiles: RowTiles, out: Te
             "out": address(out, word),
         },
         constants={
-            "LOC_PITCH": 1,
             "TILES": shape,
             "TOKENS": tokens,
             "BLOCK": min(next_power_of_2(shape.WIDTH), BLOCK_BYTES // word),

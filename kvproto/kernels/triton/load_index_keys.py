@@ -46,13 +46,12 @@ def load_index_keys_kernel(
     slots,
     pages,
     rows,
-    LOC_PITCH: tl.constexpr,
     PARTS: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
     """A program has `TOKENS` slots; one below 0 reads the reserved slot."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     slot = tl.where(slot > 0, slot, 0)
     load_parts(pages, slot, slot < slots, rows, token, token < n, PARTS)
 
@@ -74,7 +73,7 @@ def plan_load_index_keys(
             "pages": tuple(address(pages, part.WORD) for part in parts),
             "rows": tuple(address(r, part.WORD) for r, part in zip(rows, parts, strict=True)),
         },
-        constants={"LOC_PITCH": 1, "PARTS": parts, "TOKENS": tokens},
+        constants={"PARTS": parts, "TOKENS": tokens},
         device=the_device("load_index_keys", [pages, loc, *rows]),
     )
 

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .launch import next_power_of_2
+from .tiles import TileShape
 
 __all__ = [
     "BLOCK_BYTES",
@@ -18,7 +19,9 @@ __all__ = [
     "CastShape",
     "RowShape",
     "address",
+    "along_given",
     "cast_shape",
+    "pieces_apart",
     "row_shape",
     "rows_of_a_tile",
     "scaled",
@@ -39,14 +42,13 @@ class RowShape(NamedTuple):
     """Rows of two tensors that are copied into each other, counted in words of `WORD` bytes.
 
     Rows of the target are dense, `PITCH` apart. Those that are given consist of pieces of
-    `INNER`, `OUTER` apart, and are apart by a multiple of `UNIT`: so much is read at once. A
+    `INNER`; pieces and rows are apart by multiples of `UNIT`: so much is read at once. A
     program has `BLOCK` of the `WIDTH` in registers at a time.
     """
 
     PITCH: int
     WIDTH: int
     INNER: int
-    OUTER: int
     UNIT: int
     BLOCK: int
     WORD: int
@@ -65,28 +67,35 @@ class RowShape(NamedTuple):
 class CastShape(NamedTuple):
     """Rows of numbers that become rows of another type, counted in elements.
 
-    As `RowShape` otherwise; `LOAD` and `STORE` are the bytes of the widest accesses.
+    As `RowShape` otherwise; rows of the target may lie in tiles instead.
     """
 
     PITCH: int
     WIDTH: int
     INNER: int
-    OUTER: int
     UNIT: int
     BLOCK: int
-    LOAD: int
-    STORE: int
+    TILES: TileShape | None
 
 
 def walked(rows: Tensor) -> Tensor:
-    """`[n, ...]` itself, or dense where its rows have more strides than kernels walk.
+    """`[n, ...]` itself, or dense where its rows have more strides than kernels walk."""
+    return rows if _pieces(rows.shape[1:], rows.stride()[1:]) else rows.contiguous()
 
-    Or where pieces of a row are further apart than rows, as of `[heads, n, dim]` seen as
-    `[n, heads, dim]`: how far follows `n`, and a kernel would be compiled for every `n`.
-    """
-    inner, outer = _pieces(rows.shape[1:], rows.stride()[1:]) or (0, 0)
-    follows_n = inner < outer and outer > rows.stride(0)
-    return rows.contiguous() if follows_n or not inner else rows
+
+def pieces_apart(rows: Tensor, unit: int) -> int:
+    """How far apart the pieces of `walked` rows are, in units of so many bytes; 0 for one piece."""
+    inner, outer = _pieces(rows.shape[1:], rows.stride()[1:]) or (1, 1)
+    return 0 if inner == outer else outer * rows.itemsize // unit
+
+
+@triton.jit
+def along_given(column, apart, SHAPE: tl.constexpr):
+    """Where a word of a given row is, from its first; its pieces are `apart`, in units."""
+    if SHAPE.INNER < SHAPE.WIDTH:
+        piece = (column // SHAPE.INNER).to(tl.int64)
+        column = piece * apart * SHAPE.UNIT + column % SHAPE.INNER
+    return column
 
 
 def row_shape(target: Tensor, given: Tensor, operation: str) -> RowShape:
@@ -110,17 +119,15 @@ def cast_shape(target: Tensor, given: Tensor, operation: str) -> CastShape:
     size = given.itemsize
     strides = (given.stride(0), inner, outer, width)
     load = gcd(given.data_ptr(), WIDEST, *(each * size for each in strides))
-    pitch = target.stride(0)
-    store = gcd(target.data_ptr(), WIDEST, *(each * target.itemsize for each in (pitch, width)))
     block = min(next_power_of_2(width), BLOCK_BYTES // 2)
-    return CastShape(pitch, width, inner, outer, max(1, load // size), block, load, store)
+    return CastShape(target.stride(0), width, inner, max(1, load // size), block, None)
 
 
 def scaled(shape: RowShape, word: int) -> RowShape:
     """The same in words of so many bytes, of which its own are a multiple."""
     times = shape.WORD // word
-    pitch, width, inner, outer, unit = (each * times for each in shape[:5])
-    return RowShape(pitch, width, inner, outer, unit, shape.BLOCK * times, word)
+    pitch, width, inner, unit = (each * times for each in shape[:4])
+    return RowShape(pitch, width, inner, unit, shape.BLOCK * times, word)
 
 
 def address(tensor: Tensor, word: int) -> Any:
@@ -153,9 +160,9 @@ def _row_shape(
     elements = (target[0], width, inner, outer)
     unit = gcd(aligned, given[0] * itemsize, *(each * itemsize for each in elements))
     word = min(unit, 8)
-    pitch, width, inner, outer = (each * itemsize // word for each in elements)
+    pitch, width, inner, _ = (each * itemsize // word for each in elements)
     block = min(next_power_of_2(width), BLOCK_BYTES // word)
-    return RowShape(pitch, width, inner, outer, unit // word, block, word)
+    return RowShape(pitch, width, inner, unit // word, block, word)
 
 
 def _check_dense(operation: str, trailing: tuple[int, ...], strides: tuple[int, ...]) -> None:

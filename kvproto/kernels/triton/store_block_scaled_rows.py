@@ -20,7 +20,7 @@ from .e2m1 import packed
 from .fp8 import FORMATS, has_native_fp8
 from .launch import Launch, next_power_of_2, the_device
 from .quantise_blocks import fp4_blocks, mxfp8_blocks
-from .rows import cast_shape, rows_of_a_tile, walked
+from .rows import along_given, cast_shape, pieces_apart, rows_of_a_tile, walked
 from .store_fp8_row_sets import FROM
 
 __all__ = ["plan_store_block_scaled_rows", "store_block_scaled_rows_kernel"]
@@ -35,7 +35,7 @@ PlacedSet = tuple[Tensor, Tensor, Tensor, Tensor | float | None]
 class BlockShape(NamedTuple):
     """Rows that become bytes of elements and of scales, counted in elements.
 
-    Elements of a target row are dense, `PITCH` bytes apart. `WIDTH`, `INNER`, `OUTER`, `UNIT` and
+    Elements of a target row are dense, `PITCH` bytes apart. `WIDTH`, `INNER`, `UNIT` and
     `COLUMNS` are as in `RowShape`. A scale is that of `GROUP` elements; those of a head are
     `PER_HEAD`, heads are `HEAD` apart, and so on outwards: `CHUNKS` steps of 32 tokens of a page of
     `PAGE_SIZE`, pages `PAGE`. By token, a page is a token.
@@ -44,7 +44,6 @@ class BlockShape(NamedTuple):
     PITCH: int
     WIDTH: int
     INNER: int
-    OUTER: int
     UNIT: int
     COLUMNS: int
     GROUP: int
@@ -69,6 +68,7 @@ def _store(
     targets,
     rows,
     rows_pitch,
+    apart,
     scale,
     slot,
     token,
@@ -85,7 +85,7 @@ def _store(
     into = targets[0] + slot[:, None] * SHAPE.PITCH
     for start in tl.static_range(0, SHAPE.WIDTH, SHAPE.COLUMNS):
         column = start + tl.arange(0, SHAPE.COLUMNS)
-        place = (column // SHAPE.INNER) * SHAPE.OUTER + column % SHAPE.INNER
+        place = along_given(column, apart, SHAPE)
         mask = kept[:, None] & (column < SHAPE.WIDTH)[None, :]
         values = tl.load(source + place[None, :], mask=mask, other=0).to(tl.float32)
         if scale is not None:
@@ -114,8 +114,8 @@ def store_block_scaled_rows_kernel(
     targets,
     rows,
     rows_pitches,
+    aparts,
     scales,
-    LOC_PITCH: tl.constexpr,
     SHAPES: tl.constexpr,
     SCALED: tl.constexpr,
     SCHEME: tl.constexpr,
@@ -125,7 +125,7 @@ def store_block_scaled_rows_kernel(
 ):
     """A program has the same `TOKENS` rows of every set; what is dropped is neither read."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     for i in tl.static_range(len(SHAPES)):
         scale = tl.load(scales[i]) if SCALED[i] == "tensor" else scales[i]
@@ -133,6 +133,7 @@ def store_block_scaled_rows_kernel(
             targets[i],
             rows[i],
             rows_pitches[i],
+            aparts[i],
             scale,
             slot,
             token,
@@ -175,10 +176,13 @@ def plan_store_block_scaled_rows(
             "rows_pitches": tuple(
                 rows.stride(0) // shape.UNIT for rows, shape in zip(walks, shapes, strict=True)
             ),
+            "aparts": tuple(
+                pieces_apart(rows, shape.UNIT * rows.itemsize)
+                for rows, shape in zip(walks, shapes, strict=True)
+            ),
             "scales": tuple(tensor_scales),
         },
         constants={
-            "LOC_PITCH": 1,
             "SHAPES": shapes,
             "SCALED": tuple("tensor" if isinstance(s, Tensor) else "number" for s in tensor_scales),
             "SCHEME": scheme,
@@ -202,7 +206,6 @@ def _shape(target: Tensor, scales: Tensor, rows: Tensor, scheme: BlockScheme) ->
         PITCH=cast.PITCH,
         WIDTH=width,
         INNER=cast.INNER,
-        OUTER=cast.OUTER,
         UNIT=cast.UNIT,
         COLUMNS=min(next_power_of_2(width), _TILE),
         GROUP=group,

@@ -37,13 +37,12 @@ def store_index_keys_kernel(
     pages,
     rows,
     rows_pitches,
-    LOC_PITCH: tl.constexpr,
     PARTS: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
     """A program has `TOKENS` keys and their scales; what is dropped is not read."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     for i in tl.static_range(len(PARTS)):
         store_part(pages[i], slot, rows[i], rows_pitches[i], token, kept, PARTS[i])
@@ -69,6 +68,6 @@ def plan_store_index_keys(
                 r.stride(0) // part.unit_bytes for r, part in zip(rows, parts, strict=True)
             ),
         },
-        constants={"LOC_PITCH": 1, "PARTS": parts, "TOKENS": tokens},
+        constants={"PARTS": parts, "TOKENS": tokens},
         device=the_device("store_index_keys", [pages, loc, *rows]),
     )

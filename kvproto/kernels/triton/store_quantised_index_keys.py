@@ -44,7 +44,6 @@ def store_quantised_index_keys_kernel(
     scales,
     rows,
     rows_pitch,
-    LOC_PITCH: tl.constexpr,
     KEYS: tl.constexpr,
     SCALES: tl.constexpr,
     UNIT: tl.constexpr,
@@ -55,7 +54,7 @@ def store_quantised_index_keys_kernel(
 ):
     """A program has `TOKENS` keys; what is dropped is not read. `rows_pitch` is in `UNIT`."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     column = tl.arange(0, KEYS.BLOCK)
     mask = kept[:, None] & (column < KEYS.WIDTH)[None, :]
@@ -89,7 +88,6 @@ def plan_store_quantised_index_keys(
             "rows_pitch": rows.stride(0) // unit,
         },
         constants={
-            "LOC_PITCH": 1,
             "KEYS": key_bytes_shape(keys),
             "SCALES": scales,
             "UNIT": unit,

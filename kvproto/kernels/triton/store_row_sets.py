@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .launch import Launch, the_device
-from .rows import address, row_shape, rows_of_a_tile, walked
+from .rows import address, along_given, pieces_apart, row_shape, rows_of_a_tile, walked
 
 __all__ = ["plan_store_row_sets", "store_row", "store_row_sets_kernel"]
 
@@ -21,15 +21,14 @@ _TILE_BYTES, _LARGE_TILE_BYTES = 2048, 8192
 
 
 @triton.jit
-def store_row(target, rows, rows_pitch, slot, token, kept, SHAPE: tl.constexpr):
-    """Rows `token` (int64) to slots `slot` where `kept`, all `[TOKENS]`; `rows_pitch` in units."""
+def store_row(target, rows, rows_pitch, apart, slot, token, kept, SHAPE: tl.constexpr):
+    """Rows `token` (int64) to slots `slot` where `kept`, all `[TOKENS]`; distances in units."""
     into = target + slot.to(tl.int64)[:, None] * SHAPE.PITCH
     source = rows + token[:, None] * rows_pitch * SHAPE.UNIT
     for start in tl.static_range(0, SHAPE.WIDTH, SHAPE.BLOCK):
         column = start + tl.arange(0, SHAPE.BLOCK)
         mask = kept[:, None] & (column < SHAPE.WIDTH)[None, :]
-        place = (column // SHAPE.INNER) * SHAPE.OUTER + column % SHAPE.INNER
-        words = tl.load(source + place[None, :], mask=mask)
+        words = tl.load(source + along_given(column, apart, SHAPE)[None, :], mask=mask)
         tl.store(into + column[None, :], words, mask=mask)
 
 
@@ -41,16 +40,17 @@ def store_row_sets_kernel(
     targets,
     rows,
     rows_pitches,
-    LOC_PITCH: tl.constexpr,
+    aparts,
     SHAPES: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
     """A program has the same `TOKENS` rows of every set; what is dropped is neither read."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0)
+    slot = tl.load(loc + token, mask=token < n, other=0)
     kept = (slot > 0) & (slot < slots)
     for i in tl.static_range(len(targets)):
-        store_row(targets[i], rows[i], rows_pitches[i], slot, token, kept, SHAPES[i])
+        pitch, apart = rows_pitches[i], aparts[i]
+        store_row(targets[i], rows[i], pitch, apart, slot, token, kept, SHAPES[i])
 
 
 def plan_store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> Launch:
@@ -79,7 +79,11 @@ def plan_store_row_sets(loc: Tensor, sets: Sequence[tuple[Tensor, Tensor]]) -> L
                 rows.stride(0) * rows.itemsize // shape.unit_bytes
                 for (_, rows), shape in zip(sets, shapes, strict=True)
             ),
+            "aparts": tuple(
+                pieces_apart(rows, shape.unit_bytes)
+                for (_, rows), shape in zip(sets, shapes, strict=True)
+            ),
         },
-        constants={"LOC_PITCH": 1, "SHAPES": shapes, "TOKENS": tokens},
+        constants={"SHAPES": shapes, "TOKENS": tokens},
         device=the_device("store_row_sets", [loc, *chain.from_iterable(sets)]),
     )

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from ..row_tiles import RowTiles
 from .launch import Launch, the_device
-from .rows import address, row_shape, rows_of_a_tile, scaled, walked
+from .rows import (
+    address,
+    along_given,
+    pieces_apart,
+    row_shape,
+    rows_of_a_tile,
+    scaled,
+    walked,
+)
 from .tiles import along_row, along_tokens, tile_shape, tile_word
 
 __all__ = ["plan_store_tiled_rows", "store_tiled_rows_kernel"]
@@ -24,14 +32,14 @@ def store_tiled_rows_kernel(
     slots,
     rows,
     rows_pitch,
-    LOC_PITCH: tl.constexpr,
+    apart,
     TILES: tl.constexpr,
     SHAPE: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
-    """A program has `TOKENS` rows; what is dropped is neither read. `rows_pitch` is in units."""
+    """A program has `TOKENS` rows; what is dropped is neither read. distances are in units."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    slot = tl.load(loc + token * LOC_PITCH, mask=token < n, other=0).to(tl.int64)
+    slot = tl.load(loc + token, mask=token < n, other=0).to(tl.int64)
     kept = (slot > 0) & (slot < slots)
     page = slot // TILES.PAGE
     first = page * TILES.PAGE_STRIDE + along_tokens(slot - page * TILES.PAGE, TILES)
@@ -40,8 +48,7 @@ def store_tiled_rows_kernel(
     for start in tl.static_range(0, SHAPE.WIDTH, SHAPE.BLOCK):
         column = start + tl.arange(0, SHAPE.BLOCK)
         mask = kept[:, None] & (column < SHAPE.WIDTH)[None, :]
-        place = (column // SHAPE.INNER) * SHAPE.OUTER + column % SHAPE.INNER
-        words = tl.load(source + place[None, :], mask=mask)
+        words = tl.load(source + along_given(column, apart, SHAPE)[None, :], mask=mask)
         tl.store(into + along_row(column, TILES)[None, :], words, mask=mask)
 
 
@@ -63,9 +70,9 @@ def plan_store_tiled_rows(target: Tensor, loc: Tensor, rows: Tensor, tiles: RowT
             "slots": tiles.slots_of(target),
             "rows": address(rows, word),
             "rows_pitch": rows.stride(0) * rows.itemsize // shape.unit_bytes,
+            "apart": pieces_apart(rows, shape.unit_bytes),
         },
         constants={
-            "LOC_PITCH": 1,
             "TILES": tile_shape(tiles, target.itemsize, word),
             "SHAPE": shape,
             "TOKENS": tokens,

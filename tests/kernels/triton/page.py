@@ -28,18 +28,37 @@ missing, torch operations with the same results do the work (`kvproto.kernels`).
 - Interpreted, every kernel gives, byte for byte, what its torch twin gives, with the tiles of small
   batches and of large ones, and on 12 tokens reads and writes no more bytes than the operation has
   to move, times the factor that its case in `benchmarks/kernel_cases/` states
-  (`tests/kernels/triton/interpreted/`). What kernels that lend slots touch grows as the number of
-  requests does.
+  (`tests/kernels/triton/interpreted/`). On 8192 tokens too, where eight programs stand for the
+  others, and moves on 1000. What kernels that lend slots touch grows as the number of requests
+  does.
 - Compiled ahead of time for five GPUs, for the shapes of ten models: the table. No kernel spills
   a register, every kernel reads and writes 16 bytes at once where the strides, addresses and
   extents of its tensors allow that, and as many as they allow elsewhere; no address comes from a
   32-bit product, or from a 32-bit sum of what was read. Kernels that move rows have a barrier of
-  global memory between reading and writing. `make kernels-results` compiles all again; `make
-  test` one shape of each kernel, for a target of each vendor, and holds the rest to digests of the
-  sources and of all that they are compiled for.
+  global memory between reading and writing, or are two launches, of which one reads. `make
+  kernels-results` compiles all again; `make test` one shape of each kernel, for a target of each
+  vendor, and holds the rest to digests of the sources and of all that they are compiled for.
 
 `benchmarks/gpu.py` checks them at those sizes, from captured graphs too, and measures them where a
 GPU is at hand. It fails for a kernel that it did not reach.
+
+How much of a batch a program has is a constant of each kernel's module, or two where batches of
+4096 rows and more are served otherwise. Each is as small as gives every thread a wide access and as
+large as spills nothing on the five targets. Nothing is timed when a kernel is first launched, so no
+choice is there to be cached; with a GPU `benchmarks/gpu.py --tune` times tiles of a quarter to four
+times the size, for the first case of each operation.
+
+What no kernel of its own does, and why:
+
+- Index keys of several tokens are pooled, turned and kept in rings by torch operations around one
+  launch of `store_quantised_index_keys`: it is at most one row a request, so that a kernel would
+  save launches alone, which a captured graph makes cheap.
+- `prefix_locations` is a launch before that of a writer: every writer takes what it gives, and none
+  is compiled a second time for commits.
+- Rows in tiles are a launch for keys and one for values, unless fp8 is quantised on the way: then
+  one launch does both (`store_fp8_tiled_row_sets`).
+- More than 256 pairs are moved out into other memory and back, two launches for at most 256 MiB:
+  there is no barrier across programs that is cheaper than the end of a launch.
 
 Each line is one kernel on one target, over all shapes it was compiled for: the most registers of a
 thread and bytes of shared memory; spilled registers; the widest load and store, in bytes, of

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.kernel_cases import Case, Inputs, Place, all_cases, tensors_of
 from kvproto.kernels.triton.launch import Launch, run
-from tests.kernels.triton.interpreted.touched import touched
+from tests.kernels.triton.interpreted.touched import some_programs, touched
 
 CASES = list(all_cases())
 SMALL = 12
@@ -52,6 +52,35 @@ def test_a_kernel_does_what_its_twin_does(case: Case) -> None:
 @pytest.mark.parametrize("case", distinct(CASES), ids=lambda case: case.name)
 def test_a_kernel_touches_no_byte_that_it_need_not(case: Case) -> None:
     assert_touched(case, place_of(case, padding=False))
+
+
+BULK = 8192
+"""Tokens of a prefill."""
+
+NO_BULK = "move_", "copy_slots", "clear_slots"
+"""Their programs have columns and all pairs; those of staged moves are counted above."""
+
+
+def in_bulk() -> list[Case]:
+    """Of each operation on rows the case with the fewest bytes: interpreting takes time."""
+    chosen: dict[str, tuple[int, Case]] = {}
+    for case in CASES:
+        if case.rows is not None and not case.operation.startswith(NO_BULK):
+            size = case.moves(*case.inputs(Place("meta", BULK, 2 * BULK)))
+            least = chosen.get(case.operation, (size, case))
+            chosen[case.operation] = min(least, (size, case), key=lambda each: each[0])
+    return [case for _, case in chosen.values()]
+
+
+@pytest.mark.parametrize("case", in_bulk(), ids=lambda case: case.name)
+def test_a_bulk_touches_no_byte_that_it_need_not(case: Case) -> None:
+    """Programs of a bulk are alike: some are counted, and stand for the others."""
+    inputs, total = case.inputs(Place("cpu", BULK, 2 * BULK, padding=False)), 0.0
+    for launch in case.plan(*inputs):
+        with touched() as count, some_programs(launch.grid[0], 8) as times:
+            run(launch)
+        total += times * (count.loaded + count.stored)
+    assert case.moves(*inputs) <= total <= case.allowed(inputs)
 
 
 def growing() -> list[Case]:

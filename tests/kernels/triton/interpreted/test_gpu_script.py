@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_check
+from benchmarks import gpu, gpu_check, gpu_tune
 from benchmarks.gpu_timing import Timing
 from benchmarks.kernel_cases import Case, Inputs, Place, all_cases, tensors_of
+from kvproto.kernels.triton import gather_rows
 from kvproto.kernels.triton.launch import Launch
 
 Run = Callable[..., tuple[int, str]]
@@ -108,6 +109,38 @@ def test_a_missed_share_and_a_wrong_kernel_are_no_success(
 def test_an_operation_that_is_none_is_refused(on_a_gpu: Run) -> None:
     with pytest.raises(SystemExit, match="2"):
         on_a_gpu("--only", "gather_row")
+
+
+def test_tiles_are_swept_and_left_as_they_were(
+    on_a_gpu: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of what is served is said to be fastest, and twice as much not to compile."""
+    case = case_of("gather_rows")
+    served, tried = gather_rows._TILE_BYTES, list[int]()
+
+    def seconds(work: Callable[[], object]) -> float:
+        work()
+        tried.append(gather_rows._TILE_BYTES)
+        if tried[-1] == 2 * served:
+            raise RuntimeError("out of registers")
+        return 1.0 + abs(tried[-1] - served // 2)
+
+    found = gpu_tune.swept(replace(case, bulk=16), "cpu", seconds)
+    assert (found.factor, found.gain) == (0.5, 1.0 + served // 2)
+    assert tried == [int(served * factor) for factor in gpu_tune.FACTORS]
+    assert served == gather_rows._TILE_BYTES
+    monkeypatch.setattr(gpu, "swept", lambda case: found._replace(case=case))
+    status, said = on_a_gpu("--tune")
+    assert status == 0
+    assert said.count("0.5 ") >= len({each.operation for each in all_cases()})
+
+
+@pytest.mark.parametrize("factor", [gpu_tune.FACTORS[0], gpu_tune.FACTORS[-1]])
+@pytest.mark.parametrize("operation", ["store_latent_rows", "load_latent_rows"])
+def test_a_kernel_is_right_with_tiles_of_any_factor(operation: str, factor: float) -> None:
+    case = case_of(operation)
+    with gpu_tune.tiles_times(gpu_tune._module_of(case, "meta"), factor):
+        assert gpu_check.differing(case, "cpu", 16) == ""
 
 
 def test_it_sees_a_kernel_that_does_nothing() -> None:

@@ -152,6 +152,7 @@ def test_rows_by_head_of_any_number_are_few_kernels() -> None:
         rows = torch.empty(8, n, 128, device="meta").transpose(0, 1)
         loc = torch.empty(n, dtype=torch.int64, device="meta")
         shapes.add(repr(plan_store_row_sets(loc, [(target, rows)]).constants))
+        assert walked(rows) is rows
     assert len(shapes) == 1
     fused = torch.empty(5, 3 * 8 * 128, device="meta")[:, :1024].view(5, 8, 128)
     assert walked(fused) is fused

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kvproto.kernels import follow_platform
 from kvproto.kernels.triton import pointer_table as tables
 from kvproto.kernels.triton.launch import Launch, run
 from kvproto.reference.dsa import DSALeaf
@@ -82,7 +83,10 @@ def buffers_of(leaf: Any) -> list[Tensor]:
 
 
 def held(leaf: Any, loc: Tensor) -> list[Tensor]:
+    """What torch operations read."""
+    follow_platform("cpu", False)
     copy = leaf.get_cpu_copy(loc)
+    follow_platform("cpu", True)
     return [*copy.rows, *(part for parts in copy.index_keys for part in parts)]
 
 
