@@ -7,7 +7,6 @@ from typing import TypeVar
 import torch
 
 from kvproto.debug import maybe_validate
-from kvproto.kernels import FP8_DTYPES
 from kvproto.protocols import (
     Declined,
     DSALeafRequest,
@@ -19,6 +18,7 @@ from kvproto.protocols import (
 )
 
 from .dsa import NPUDSALeaf, NPUScaledDSALeaf
+from .kept import no_element
 from .mha import NPUMHALeaf
 from .mla import ORDERS, NPUMLALeaf
 from .planes import misfit
@@ -36,7 +36,7 @@ def build_leaf(request: LeafRequest, /) -> KVLeaf | Declined:
 
     :raises ValueError: for geometry no leaf can have.
     """
-    if reason := _no_fp8(request.dtype):
+    if reason := no_element(request.dtype):
         return Declined(reason)
     match request:
         case MHALeafRequest():
@@ -128,7 +128,7 @@ def _sparse(request: SparseIndexLeafRequest) -> KVLeaf | Declined:
         return Declined(
             f"no rows for one of {request.host_to_device_ratio} ids on an Ascend device"
         )
-    if reason := _no_fp8(request.stored_index_dtype):
+    if reason := no_element(request.stored_index_dtype):
         return Declined(reason)
     match request:
         case SparseIndexLeafRequest(layout="nhd" | "paged_nhd", quant_scheme="none" | "fp8_scaled"):
@@ -138,13 +138,6 @@ def _sparse(request: SparseIndexLeafRequest) -> KVLeaf | Declined:
         case _:
             built = "'nhd' or 'paged_nhd' with 'none' or 'fp8_scaled'"
             return _declined("sparse-index", request, built)
-
-
-def _no_fp8(dtype: torch.dtype) -> str:
-    """Why rows cannot be of that type; "" where they can."""
-    if dtype in FP8_DTYPES and dtype != torch.float8_e4m3fn:
-        return f"{dtype}: fp8 of Ascend devices is float8_e4m3fn"
-    return ""
 
 
 def _declined(family: str, request: LeafRequest, built: str) -> Declined:

@@ -72,6 +72,11 @@ class IndexPlanes:
         """
         slot, dtype = self.slot(layer_id), self.keys.dtype
         rows = given.view(dtype) if given.dtype == torch.uint8 and dtype in FP8_DTYPES else given
+        if not rows.is_floating_point():
+            raise ValueError(
+                f"index_k is {rows.dtype}: keys are stored here as {dtype}, and bytes do not say "
+                "which values they are; nothing was written"
+            )
         if dtype in FP8_DTYPES and rows.dtype != dtype:
             raise ValueError(
                 f"index_k is {rows.dtype}: keys with a scale come quantised, as {dtype}; nothing "
@@ -84,13 +89,13 @@ class IndexPlanes:
     def store_scales(self, layer_id: int, loc: Tensor, given: Tensor) -> None:
         """Put a scale at each location.
 
-        :raises ValueError: for another number of scales.
+        :raises ValueError: for other than `[n]`, or with axes of 1 behind.
         """
         slot, n = self.slot(layer_id), loc.shape[0]
-        if given.numel() != n:
+        if given.shape[:1] != (n,) or given.shape[1:].numel() != 1:
             raise ValueError(
-                f"scale has shape {tuple(given.shape)}, must be one for each of {n} locations; "
-                "nothing was written"
+                f"scale has shape {tuple(given.shape)}, must be ({n},) for {n} "
+                "locations, or with axes of 1 behind; nothing was written"
             )
         store_rows(loc, self.scale_layers[slot], given.reshape(n, 1, 1).to(torch.float32))
 

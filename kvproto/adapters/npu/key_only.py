@@ -17,7 +17,8 @@ from kvproto.reference.mha_layout import mha_traits
 from kvproto.reference.row_stores import RowStore
 
 from .head_planes import Given, checked_rows
-from .mha import HeadLayout
+from .kept import check_layout
+from .mha import HEAD_LAYOUTS, HeadLayout
 from .operators import Rows, store_rows
 from .plane_leaf import PlaneLeaf
 from .planes import Plane, PlaneShape
@@ -31,7 +32,7 @@ class NPUKeyOnlyLeaf(PlaneLeaf):
     Keywords, reserved page, layouts and fp8 are those of `NPUMHALeaf`, without the widths of
     values. Not run on hardware.
 
-    :raises ValueError: for impossible geometry, before anything is allocated.
+    :raises ValueError: as `NPUMHALeaf`, before anything is allocated.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -61,6 +62,7 @@ class NPUKeyOnlyLeaf(PlaneLeaf):
     ) -> None:
         check_geometry(size=size, page_size=page_size, head_num=head_num, head_dim=head_dim)
         self.kv_cache_layout = kv_cache_layout or "paged_nhd"
+        check_layout(self.kv_cache_layout, HEAD_LAYOUTS)
         self.pool_traits = replace(mha_traits(dtype, self.kv_cache_layout), kind="key_only")
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, device, layers)

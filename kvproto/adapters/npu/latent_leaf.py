@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
-from kvproto.reference.elements import check_element, check_geometry
+from kvproto.reference.elements import check_geometry
 from kvproto.reference.given_rows import given_rows
 from kvproto.reference.latent_commit import LatentCommit
 from kvproto.reference.layers import OwnedLayers
@@ -51,7 +51,6 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
         check_geometry(size=size, page_size=page_size, kv_lora_rank=self.kv_lora_rank)
         if self.qk_rope_head_dim < 0:
             raise ValueError(f"qk_rope_head_dim={self.qk_rope_head_dim}: must be at least 0")
-        check_element(dtype)
         super().__init__(size, page_size, dtype, device, layers)
 
     def _hold(self, rows: LatentRowPlanes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -19,14 +19,17 @@ from kvproto.reference.row_stores import RowStore
 
 from .gather import gather_sequences
 from .head_planes import Given, checked_rows
+from .kept import check_layout
 from .operators import Rows, store_pair
 from .plane_leaf import PlaneLeaf
 from .planes import Plane, PlaneShape
 
-__all__ = ["HeadLayout", "NPUMHALeaf"]
+__all__ = ["HEAD_LAYOUTS", "HeadLayout", "NPUMHALeaf"]
 
 HeadLayout: TypeAlias = Literal["nhd", "paged_nhd"]
 """How read doors show a layer; what lies in memory is the same."""
+
+HEAD_LAYOUTS: tuple[HeadLayout, ...] = get_args(HeadLayout)
 
 
 class NPUMHALeaf(PlaneLeaf):
@@ -42,7 +45,8 @@ class NPUMHALeaf(PlaneLeaf):
     The layout is what Ascend attention and its host tier read today, from their source; it was not
     run on hardware here.
 
-    :raises ValueError: for impossible geometry, before anything is allocated.
+    :raises ValueError: for impossible geometry, another layout, or fp8 but e4m3fn, before anything
+        is allocated.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -80,6 +84,7 @@ class NPUMHALeaf(PlaneLeaf):
             v_head_dim=self.v_head_dim,
         )
         self.kv_cache_layout = kv_cache_layout or "paged_nhd"
+        check_layout(self.kv_cache_layout, HEAD_LAYOUTS)
         self.pool_traits = mha_traits(dtype, self.kv_cache_layout)
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, device, layers)

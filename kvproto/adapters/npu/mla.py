@@ -11,6 +11,7 @@ from kvproto.reference.elements import FP8_VARIANT_OF
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.memory_saver import kv_cache_region
 
+from .kept import check_layout
 from .latent_leaf import LatentPlaneLeaf
 from .planes import Order, misfit
 from .split_rows import SplitRows
@@ -36,8 +37,8 @@ class NPUMLALeaf(LatentPlaneLeaf):
     The layouts are what Ascend attention reads today, from its callers' source, but for c0 of
     elements of one byte, which those take for 16; it was not run on hardware here.
 
-    :raises ValueError: for impossible geometry, or rows that are no whole blocks in NZ order,
-        before anything is allocated.
+    :raises ValueError: for impossible geometry, another layout, fp8 but e4m3fn, or rows that are no
+        whole blocks in NZ order, before anything is allocated.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class NPUMLALeaf(LatentPlaneLeaf):
         end_layer: int | None = None,
         kv_cache_layout: LatentLayout = "latent_split",
     ) -> None:
+        check_layout(kv_cache_layout, ORDERS)
         order, widths = ORDERS[kv_cache_layout], (kv_lora_rank, qk_rope_head_dim)
         layers = OwnedLayers.of(layer_num, start_layer, end_layer)
         super().__init__(size, page_size, dtype, widths, device, layers)

@@ -15,6 +15,7 @@ from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.row_stores import RowStore, move_all
 
 from .facts import DEVICE_TYPE, NPU
+from .kept import check_rows_element
 from .memory import registered_spans
 from .planes import Order, PlaneShape
 
@@ -45,6 +46,7 @@ class PlaneLeaf(ABC):
         device: str | torch.device,
         layers: OwnedLayers,
     ) -> None:
+        check_rows_element(dtype)
         self.size, self.page_size = size, page_size
         self.dtype, self.device = dtype, torch.device(device)
         self.store_dtype = torch.uint8 if dtype in FP8_DTYPES else dtype

@@ -52,11 +52,21 @@ def npu() -> NPUPlatform | Declined:
         return Declined("torch_npu is not installed")
     try:
         torch_npu: Any = import_module("torch_npu")
-    except (ImportError, OSError) as error:  # its libraries are those of CANN, found at import
-        return Declined(f"torch_npu is installed and cannot be imported: {error}")
-    if not torch_npu.npu.is_available():
+    # Its libraries are those of CANN, found at import, and it fits one version of torch.
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return Declined(f"torch_npu is installed and cannot be imported: {_line(error)}")
+    try:
+        here = torch_npu.npu.is_available()
+    except (RuntimeError, OSError, AttributeError) as error:
+        return Declined(f"torch_npu cannot tell whether there is an Ascend device: {_line(error)}")
+    if not here:
         return Declined("torch_npu sees no Ascend device")
     return NPUPlatform()
+
+
+def _line(error: Exception) -> str:
+    """What it says first: the vendor's errors go on for a page."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def on_cpu() -> NPUPlatform:

@@ -17,6 +17,7 @@ from kvproto.reference.sides import SideCounter
 from kvproto.reference.sparse_layers import SparseLayers
 from kvproto.reference.sparse_parts import Part, PartedRows
 
+from .kept import check_rows_element
 from .key_only import NPUKeyOnlyLeaf, store_keys
 from .mha import HeadLayout, NPUMHALeaf
 from .operators import Rows, store_pair
@@ -72,7 +73,9 @@ class NPUSparseIndexLeaf(PartedRows):
         end_layer: int | None = None,
         kv_cache_layout: HeadLayout | None = None,
     ) -> None:
+        element = dtype if index_dtype is None else index_dtype
         check_geometry(size=size, page_size=page_size, idx_head_dim=idx_head_dim)
+        check_rows_element(element)
         without = disable_value_sparse_layer_ids or ()
         layers = SparseLayers.of(dense_layer_ids, sparse_layer_ids, without, start_layer, end_layer)
         rows: dict[str, Any] = {"size": size, "page_size": page_size, "device": device}
@@ -85,7 +88,6 @@ class NPUSparseIndexLeaf(PartedRows):
             layer_num=len(layers.stage),
             start_layer=layers.stage.start,
         )
-        element = dtype if index_dtype is None else index_dtype
         index: dict[str, Any] = {**rows, "head_num": 1, "head_dim": idx_head_dim, "dtype": element}
         both, alone = layers.keys_and_values, layers.keys_only
         self.index_kv_pool = NPUMHALeaf(**index, layer_num=len(both)) if both else None

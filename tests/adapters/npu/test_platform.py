@@ -51,6 +51,22 @@ def test_what_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason(npu()) == "torch_npu sees no Ascend device"
 
 
+def test_a_stack_that_is_broken_is_an_absent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, RuntimeError("it wants torch 2.14, this is another\nand a trace"))
+    assert reason(npu()).endswith("cannot be imported: it wants torch 2.14, this is another")
+
+    def unanswered() -> bool:
+        raise RuntimeError("drvGetDevNum failed 507899\n[ERROR] and more")
+
+    module: Any = seeing(1)
+    module.npu = SimpleNamespace(is_available=unanswered)
+    installed(monkeypatch, module)
+    told = "torch_npu cannot tell whether there is an Ascend device: drvGetDevNum failed 507899"
+    assert reason(npu()) == told
+    installed(monkeypatch, ModuleType("torch_npu"))  # something else of that name
+    assert reason(npu()).startswith("torch_npu cannot tell whether there is an Ascend device: ")
+
+
 def test_where_the_device_is_the_platform_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, seeing(8))
     assert npu() == NPUPlatform() == on_cpu()
