@@ -34,6 +34,7 @@ def report_data(report: Report) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "device": report.device,
+        "place": report.place,
         "ok": report.ok,
         "conformant": report.conformant,
         "subjects": [_subject(report, subject) for subject in report.subjects],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,9 +111,14 @@ def test_what_is_several_is_named_by_each() -> None:
     assert platform_names() == names
 
 
-def test_the_shell_says_that_there_is_no_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shell_says_that_there_is_no_device(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
     command = ["check", "--platform", "far", "--spec", "mha-bf16-page1", "--law", "move"]
-    assert main(command) == 0
+    assert main([*command, "--json", str(report)]) == 0
+    place = "no device here (libacme is not installed); pools are built in host memory"
+    assert json.loads(report.read_text())["place"] == place
     shown = capsys.readouterr().out
     line = "far: no device here (libacme is not installed); pools are built in host memory\n"
     assert shown.startswith(f"kvproto check --platform far\n{line}")

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kvproto.adapters.npu.platform import on_cpu
 from kvproto.cli import main
 from kvproto.conformance import check_platform, check_pool
-from kvproto.conformance.capability_cells import Cell, capability_cells
+from kvproto.conformance.capability_cells import NOWHERE, Cell, capability_cells, side_by_side
 from kvproto.conformance.mutants.deployments import WrongPlatform
 from kvproto.conformance.mutants.kv import TokenItems
 from kvproto.conformance.platform_parts import PART_SPECS, is_of_platforms, platform_laws
@@ -158,6 +159,16 @@ def test_each_capability_is_kept_broken_declined_or_not_offered() -> None:
     announced = check_platform(token_items(), specs=FEW[1:2], laws=["transfer"], expected=known)
     assert announced.ok
     assert capability_cells(announced)["Transferable"].state == "known"
+
+
+def test_what_one_platform_alone_has_is_nowhere_on_the_others() -> None:
+    """Index keys in rows are kept by no part of the reference."""
+    ascend = check_platform(on_cpu(), specs=["dsa-split-packed-page64"], laws=["declaration"])
+    here = check_platform(cpu(), specs=["mha-bf16-page1"], laws=["declaration"])
+    cells = side_by_side({"npu": ascend, "cpu": here})
+    assert cells["cpu"]["IndexKeyRows"] is NOWHERE
+    assert cells["npu"]["IndexKeyRows"] is not NOWHERE
+    assert list(cells["cpu"]) == list(cells["npu"])
 
 
 class TestTokenItems(PlatformConformance):
