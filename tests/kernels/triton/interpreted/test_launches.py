@@ -146,9 +146,10 @@ def test_columns_of_tables_of_any_width_are_one_kernel(n: int) -> None:
 
 
 def test_rows_by_head_of_any_number_are_few_kernels() -> None:
+    """One for all but one row, which is dense."""
     target = torch.empty(100, 8, 128, device="meta")
     shapes: set[str] = set()
-    for n in range(1, 65):
+    for n in range(2, 65):
         rows = torch.empty(8, n, 128, device="meta").transpose(0, 1)
         loc = torch.empty(n, dtype=torch.int64, device="meta")
         shapes.add(repr(plan_store_row_sets(loc, [(target, rows)]).constants))
