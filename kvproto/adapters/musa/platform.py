@@ -19,8 +19,8 @@ from kvproto.protocols import (
 from kvproto.reference import ReferencePlatform
 
 from .facts import DEVICE_TYPE, MUSA
-from .fp8_check import fp8_fault
-from .refusals import elements_of, refusal
+from .fp8_check import RowsOfFp8, fp8_fault, rows_of_fp8
+from .refusals import refusal
 
 __all__ = ["MusaPlatform", "musa", "on_cpu"]
 
@@ -30,7 +30,9 @@ class MusaPlatform:
     """Leaves and allocators of the core, for what kernels of these devices read."""
 
     core: ReferencePlatform = field(default_factory=lambda: ReferencePlatform("musa", MUSA))
-    _faults: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    _faults: dict[tuple[str, RowsOfFp8], str] = field(
+        default_factory=dict[tuple[str, RowsOfFp8], str], repr=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -45,8 +47,12 @@ class MusaPlatform:
     def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
         """A leaf whose bytes kernels of the device read as they are meant; others are declined.
 
-        The first that stores fp8 on a device has a row read back before it is built, which waits
-        for the device; no other does, and no leaf ever does when it is used.
+        The first of each kind that stores fp8 on a device has a row of that kind read back before
+        it is built, which waits for the device; no other does, and no leaf ever does when it is
+        used. What is found is kept; an error that says nothing of the rows is raised, and the next
+        leaf is tried anew.
+
+        :raises RuntimeError: as the device has it while a row is read back: memory that is out.
         """
         if why := refusal(request) or self._fp8_fault(request):
             return Declined(f"{self.name}: {why}")
@@ -57,14 +63,17 @@ class MusaPlatform:
         return self.core.build_allocator(request)
 
     def _fp8_fault(self, request: LeafRequest) -> str:
-        if not any("float8" in dtype for dtype in elements_of(request).values()):
-            return ""
-        device = str(request.device)
-        if device not in self._faults:
+        for rows in rows_of_fp8(request):
+            if fault := self._fault_of(str(request.device), rows):
+                return f"{fault}: update torch_musa and its Triton, or store rows in 16 bits"
+        return ""
+
+    def _fault_of(self, device: str, rows: RowsOfFp8) -> str:
+        known = self._faults.get((device, rows))
+        if known is None:
             self.core.follow()
-            self._faults[device] = fp8_fault(device)
-        fault = self._faults[device]
-        return fault and f"{fault}: update torch_musa and its Triton, or store rows in 16 bits"
+            known = self._faults[device, rows] = fp8_fault(device, rows)
+        return known
 
 
 def musa() -> MusaPlatform | Declined:

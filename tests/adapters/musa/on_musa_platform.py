@@ -167,7 +167,7 @@ def test_a_write_waits_for_nothing(platform: MusaPlatform) -> None:
     leaf, _ = both(platform, "heads in fp8")
     with Counting() as counting:
         write_on_device(leaf)
-        assert isinstance(platform.build_leaf(REQUESTS["latents in fp8"]), KVLeaf)
+        assert isinstance(platform.build_leaf(REQUESTS["heads by page in fp8"]), KVLeaf)
     assert counting.waits == []
     with Counting() as counting:
         assert isinstance(MusaPlatform().build_leaf(REQUESTS["latents in fp8"]), KVLeaf)
@@ -185,7 +185,10 @@ def test_a_shim_that_stores_zeros_is_declined(platform: MusaPlatform) -> None:
         leaf: Any = platform.core.build_leaf(REQUESTS["heads in fp8"])
         write_on_device(leaf)
     assert isinstance(answer, Declined)
-    assert "stored 1.0 as 0x00, which is 0x38 in float8_e4m3fn: update torch_musa" in answer.reason
+    assert (
+        "heads: stored 1.0 as 0x00, which is 0x38 in float8_e4m3fn: update torch_musa"
+        in answer.reason
+    )
     assert not any(buffer.any() for buffer in storage(leaf)), "what the check is for"
 
 
