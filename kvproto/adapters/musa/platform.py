@@ -55,7 +55,7 @@ class MusaPlatform:
         :raises RuntimeError: as the device has it while a row is read back: memory that is out.
         """
         if why := refusal(request) or self._fp8_fault(request):
-            return Declined(f"{self.name}: {why}")
+            return Declined(why)
         return self.core.build_leaf(request)
 
     def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:

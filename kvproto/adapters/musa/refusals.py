@@ -15,6 +15,7 @@ __all__ = ["elements_of", "refusal"]
 _HEAD_LAYOUTS = ("nhd", "paged_nhd")
 _SCHEMES = ("none", "fp8_scaled", "dsa_fp8_packed")
 _FP8 = "torch.float8_e4m3fn"
+_STORED = ("torch.bfloat16", "torch.float16", "torch.float32", _FP8)
 
 
 def refusal(request: object) -> str:
@@ -50,4 +51,6 @@ def _elements(request: LeafRequest) -> str:
     for name, dtype in elements_of(request).items():
         if "float8" in dtype and dtype != _FP8:
             return f"{name}={dtype}: of fp8 the devices have {_FP8} alone; ask for that"
+        if dtype not in _STORED:
+            return f"{name}={dtype}: rows are {', '.join(_STORED)}; ask for one of those"
     return ""

@@ -47,7 +47,7 @@ class RocmPlatform:
     def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
         """A leaf whose bytes kernels of the device read as they are meant; others are declined."""
         if why := refusal(request, self.capabilities.fp8_variant):
-            return Declined(f"{self.name}: {why}")
+            return Declined(why)
         return self.core.build_leaf(request)
 
     def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:

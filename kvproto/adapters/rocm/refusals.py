@@ -15,6 +15,7 @@ __all__ = ["refusal"]
 
 _HEAD_LAYOUTS = ("nhd", "vectorized_5d")
 _SCHEMES = ("none", "fp8_scaled")
+_UNSCALED = ("torch.bfloat16", "torch.float16", "torch.float32")
 _TILE = 16
 
 
@@ -49,6 +50,8 @@ def _elements(request: LeafRequest, fp8: Fp8Variant) -> str:
                 f"{name}={dtype}: the device's numbers are torch.float8_{fp8}, where the same byte "
                 "is another one; ask for those"
             )
+        if dtype not in (own := (*_UNSCALED, f"torch.float8_{fp8}")):
+            return f"{name}={dtype}: rows are {', '.join(own)}; ask for one of those"
     return ""
 
 
