@@ -128,14 +128,14 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
     ) -> tuple[Tensor, Tensor]:
         """The parts at `[n]` locations in `dst_dtype`; None is `dtype`, of packed rows bfloat16.
 
-        Fresh tensors `[n, 1, width]`; zeros for locations of 0 and below.
+        Fresh tensors `[n, 1, width]`; zeros for locations of 0 and below, and on a device
+        for those past the last row.
 
         :raises IndexError: on CPU, for a location past the last row.
         """
         local = self._fenced(layer.layer_id)
-        self._check(loc)
         dtype = self._rows.read_dtype if dst_dtype is None else dst_dtype
-        return self._rows.load(local, loc, dtype)
+        return self._rows.load(local, self._bounded(loc), dtype)
 
     def _planes(self) -> list[Tensor]:
         return [plane.tensor for plane in self._rows.planes]

@@ -2,8 +2,8 @@
 
 The operators are called as their schemas in torch_npu 2.14 and their documented ranges say; they
 were not run on hardware here. A write has a fixed shape and reads nothing back to the host: rows to
-be dropped are told to an operator as slots below 0, which it skips, or become zeros for slot 0
-where it takes no such slots.
+be dropped, those past the last slot among them, are told to an operator as slots below 0, which it
+skips, or become zeros for slot 0 where it takes no such slots.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kvproto.kernels import check_locations, to_stored
+from kvproto.kernels import to_stored
 from kvproto.kernels.fp8 import Scale
 from kvproto.reference.row_stores import Given, store_both
 
 from .facts import DEVICE_TYPE
+from .locations import bounded
 from .planes import Order, PlaneLayer
 
 __all__ = ["BY_SLOT", "Rows", "signed", "store_pair", "store_rows"]
@@ -43,18 +44,22 @@ def store_pair(loc: Tensor, keys: Rows, values: Rows, dtype: torch.dtype) -> Non
     `dtype` is what both planes mean, which lie in the same order; fp8 divides by the scale,
     saturates and is stored as its bytes. The rows are not modified.
 
+    On a device rows past the last are dropped too.
+
     :raises IndexError: in host memory, for a location past the last row; nothing is written.
+    :raises ValueError: for locations in host memory of a plane on a device.
     """
     if not _on_device(keys.layer):
         k, v = (Given(rows.layer.store, rows.given, rows.scale) for rows in (keys, values))
         store_both(loc, k, v, dtype)
         return
+    loc = _within(loc, keys.layer)
     k_rows, v_rows = (to_stored(rows.given, dtype, rows.scale) for rows in (keys, values))
     if signed(k_rows).dtype in BY_SLOT:
         _scatter(loc, (keys.layer, k_rows), (values.layer, v_rows))
     else:
-        store_rows(loc, keys.layer, k_rows)
-        store_rows(loc, values.layer, v_rows)
+        _store(loc, keys.layer, k_rows)
+        _store(loc, values.layer, v_rows)
 
 
 def store_rows(loc: Tensor, layer: PlaneLayer, rows: Tensor) -> None:
@@ -62,11 +67,16 @@ def store_rows(loc: Tensor, layer: PlaneLayer, rows: Tensor) -> None:
 
     Rows in NZ order that come alone, or are of float32, go by torch's operations on a device too.
     """
-    if not _on_device(layer) or layer.order == "nz":
+    if _on_device(layer):
+        _store(_within(loc, layer), layer, rows)
+    else:
         layer.store.store(loc, rows)
-        return
-    check_locations(loc, 0)
-    if loc.shape[0]:
+
+
+def _store(loc: Tensor, layer: PlaneLayer, rows: Tensor) -> None:
+    if layer.order == "nz":
+        layer.store.store(loc, rows)
+    elif loc.shape[0]:
         _update(layer.cache, loc, rows)
 
 
@@ -74,7 +84,6 @@ def _scatter(
     loc: Tensor, keys: tuple[PlaneLayer, Tensor], values: tuple[PlaneLayer, Tensor]
 ) -> None:
     """Rows of two planes by one operator, which skips slots below 0."""
-    check_locations(loc, 0)
     if not loc.shape[0]:
         return
     k_rows, v_rows = (signed(rows).contiguous() for _, rows in (keys, values))
@@ -98,6 +107,10 @@ def _update(cache: Tensor, loc: Tensor, rows: Tensor) -> None:
         loc.clamp(min=0).view(-1, 1),
         signed(kept.contiguous()),
     )
+
+
+def _within(loc: Tensor, layer: PlaneLayer) -> Tensor:
+    return bounded(loc, layer.slots, layer.cache.device)
 
 
 def _on_device(layer: PlaneLayer) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kvproto.kernels import FP8_DTYPES, check_locations
+from kvproto.kernels import FP8_DTYPES
 from kvproto.protocols import BufferRegion, LayerTransferCounter, buf_infos
 from kvproto.reference.host_rows import HostRows, copy_rows_to_host, load_rows_from_host
 from kvproto.reference.layers import OwnedLayers
@@ -16,6 +16,7 @@ from kvproto.reference.row_stores import RowStore, move_all
 
 from .facts import DEVICE_TYPE, NPU
 from .kept import check_rows_element
+from .locations import bounded
 from .memory import registered_spans
 from .planes import Order, PlaneShape
 
@@ -27,7 +28,8 @@ _GIB = 1 << 30
 class PlaneLeaf(ABC):
     """Planes of the same token slots and layers; a leaf names them, and has the doors.
 
-    Moves and host copies are torch operations on every device; writes are the leaf's.
+    Moves and host copies are torch operations on every device; writes are the leaf's. A location
+    past the last slot is refused in host memory; on a device its row is dropped, or read as zeros.
     """
 
     # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
@@ -82,9 +84,9 @@ class PlaneLeaf(ABC):
             self._counter.wait_until(local)
         return local
 
-    def _check(self, *locations: Tensor) -> None:
-        for loc in locations:
-            check_locations(loc, self.size + self.page_size)
+    def _bounded(self, loc: Tensor) -> Tensor:
+        """As `locations.bounded`, of every plane."""
+        return bounded(loc, self.size + self.page_size, self._planes()[0].device)
 
     @property
     def start_layer(self) -> int:
@@ -109,8 +111,7 @@ class PlaneLeaf(ABC):
 
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer of every plane; sources are read first."""
-        self._check(tgt_loc, src_loc)
-        move_all(self._stores(), tgt_loc, src_loc)
+        move_all(self._stores(), self._bounded(tgt_loc), self._bounded(src_loc))
 
     def get_cpu_copy(
         self,
@@ -119,8 +120,7 @@ class PlaneLeaf(ABC):
         req_pool_index: int | None = None,
     ) -> HostRows:
         """The rows of the given locations, of every layer, on the host; bit-exact."""
-        self._check(indices)
-        return copy_rows_to_host(self._stores(), indices)
+        return copy_rows_to_host(self._stores(), self._bounded(indices))
 
     def load_cpu_copy(
         self,
@@ -130,8 +130,7 @@ class PlaneLeaf(ABC):
         req_pool_index: int | None = None,
     ) -> None:
         """Write a copy back, to these locations; as many as it was made from."""
-        self._check(indices)
-        load_rows_from_host(self._stores(), kv_cache_cpu, indices)
+        load_rows_from_host(self._stores(), kv_cache_cpu, self._bounded(indices))
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every plane, after a memory saver resumed them."""

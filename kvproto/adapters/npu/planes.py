@@ -75,6 +75,11 @@ class PlaneLayer(NamedTuple):
     cache: Tensor
     order: Order
 
+    @property
+    def slots(self) -> int:
+        """How many token slots the layer has, those of the reserved page included."""
+        return self.cache.shape[0] * self.cache.shape[1 if self.order == "nd" else 2]
+
 
 @dataclass(frozen=True, slots=True)
 class Plane:

@@ -5,6 +5,7 @@ What is emulated is what the vendor documents; nothing here ran on hardware.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -117,6 +118,50 @@ def test_sequences_are_gathered_out_of_their_pages(name: str, index: torch.dtype
             assert rows.view(torch.uint8).cpu().equal(expected)
         none = leaf.gather_kv_buffer(4, tables[:0].to(lens.device), lens[:0], 0)
         assert [rows.shape[0] for rows in none] == [0, 0]
+
+
+@pytest.mark.parametrize("name", [f"heads in {BF16}", f"heads in {FP8}"])
+@pytest.mark.parametrize("page", [99, -1])
+def test_a_page_of_a_sequence_that_is_not_there_is_not_another_one(name: str, page: int) -> None:
+    leaf = LEAVES[name]("npu")
+    lens, table = at([PAGE + 1], leaf), torch.tensor([[1, page, 1]], device="npu")
+    with pytest.raises(RuntimeError, match="block_tables"):
+        leaf.gather_kv_buffer(3, table, lens, PAGE + 1)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_locations_past_the_last_are_padding_on_a_device(name: str) -> None:
+    past = [SLOTS, 5, SLOTS + 1_000_000]
+    leaf, expected = LEAVES[name]("npu"), LEAVES[name]("npu")
+    write(leaf, at(past, leaf))
+    write(expected, at([-1, 5, -1], expected))
+    assert_same(expected, leaf)
+    leaf.move_kv_cache(at(past, leaf), at([5, SLOTS, 5], leaf))
+    expected.move_kv_cache(at([-1, 5, -1], leaf), at([5, -1, 5], leaf))
+    assert_same(expected, leaf)
+    write(leaf, at([6, 5, 7], leaf))
+    leaf.load_cpu_copy(leaf.get_cpu_copy(at(past, leaf)), at([6, SLOTS, 7], leaf))
+    write(expected, at([6, 5, 7], expected))
+    nothing = expected.get_cpu_copy(at([0, 0], expected))
+    expected.load_cpu_copy(nothing, at([6, 7], expected))
+    assert_same(expected, leaf)
+    assert any(plane.any() for plane in planes(leaf))
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_locations_that_stayed_on_the_host_are_named(name: str) -> None:
+    leaf = LEAVES[name]("npu")
+    (rows, values), loc, there = ones(name), torch.tensor([5, 6, 7]), at([5, 6, 7], leaf)
+    calls: list[Callable[[], Any]] = [
+        lambda: leaf.set_kv_buffer(Layer(3), loc, rows, values),
+        lambda: leaf.move_kv_cache(there, loc),
+        lambda: leaf.get_cpu_copy(loc),
+        lambda: leaf.load_cpu_copy(leaf.get_cpu_copy(there), loc),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="loc is on cpu, the pool on npu:0"):
+            call()
+    assert not any(plane.any() for plane in planes(leaf))
 
 
 class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

@@ -114,3 +114,15 @@ def test_sequences_are_gathered_in_order_and_tables_tails_are_not_read(dtype: to
     assert torch.equal(k.to(torch.bfloat16), keys[[slot - 1 for slot in wanted]])
     assert v.shape == (PAGE + 5, HEADS, V_WIDTH)
     assert v[:, 0, 0].float().tolist() == [slot % 13 + 1 for slot in wanted]
+
+
+def test_a_sum_that_is_not_that_of_the_lengths_and_a_page_past_the_last_are_refused() -> None:
+    made = leaf()
+    table, lengths = torch.tensor([[1, 2]]), torch.tensor([PAGE + 2])
+    for wrong in (PAGE + 1, PAGE + 3, 0):
+        with pytest.raises(ValueError, match=f"seq_len_sum={wrong}: seq_lens sum to {PAGE + 2}"):
+            made.gather_kv_buffer(5, table, lengths, wrong)
+    with pytest.raises(IndexError):
+        made.gather_kv_buffer(5, table + PAGES, lengths, PAGE + 2)
+    with pytest.raises(ValueError, match="seq_len_sum=3: seq_lens sum to 0"):
+        made.gather_kv_buffer(5, table[:0], lengths[:0], 3)
