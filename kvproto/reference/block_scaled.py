@@ -23,7 +23,15 @@ from kvproto.protocols.layout import ElementType
 from .block_layout import element_region, scale_region
 from .block_rows import BlockRows, BlockTarget, store_block_rows
 from .given_rows import given_rows
-from .host_rows import HostRows, check_copied, check_rows, copy_rows_to_host, load_rows_from_host
+from .host_rows import (
+    HostRows,
+    check_copied,
+    check_meaning,
+    check_rows,
+    copy_rows_to_host,
+    load_rows_from_host,
+    meaning_of,
+)
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .row_leaf import RowLeaf, locations_of, written_layer
@@ -188,7 +196,8 @@ class BlockScaledLeaf(RowLeaf):
             held.view(copy.count, each.heads, each.blocks)
             for each, held in zip(of, copy.rows[first:], strict=True)
         ]
-        return replace(copy, rows=(*copy.rows[:first], *scales))
+        rows = (*copy.rows[:first], *scales)
+        return replace(copy, rows=rows, meaning=meaning_of(self.buffer_regions()))
 
     def load_cpu_copy(
         self,
@@ -203,6 +212,7 @@ class BlockScaledLeaf(RowLeaf):
             geometry; nothing is written.
         """
         self._check(indices)
+        check_meaning(kv_cache_cpu, self.buffer_regions())
         rows, stores, to = kv_cache_cpu.rows, self._row_stores(), self._scales()
         elements = replace(kv_cache_cpu, rows=rows[: max(len(rows) - len(to), 0)])
         check_rows(stores, elements, indices)

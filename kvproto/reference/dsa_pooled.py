@@ -80,6 +80,7 @@ class PooledDSALeaf(DSALeaf):
             copy.rows,
             copy.count,
             copy.index_keys,
+            copy.meaning,
             places=_on_host(self._places(indices)),
             tails=self._tails_of(req_pool_index),
         )

@@ -9,22 +9,33 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import rows_from_host, rows_to_host
+from kvproto.protocols import BufferRegion, Field
 
 from .row_stores import RowStore, SlotRows
 
-__all__ = ["HostRows", "check_copied", "check_rows", "copy_rows_to_host", "load_rows_from_host"]
+__all__ = [
+    "HostRows",
+    "check_copied",
+    "check_meaning",
+    "check_rows",
+    "copy_rows_to_host",
+    "load_rows_from_host",
+    "meaning_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class HostRows:
     """`rows[i]` are the stored rows, `[n, ...]` on the CPU, of the pool's i-th buffer.
 
-    `index_keys` are the bytes of keys and scales, per layer that has some.
+    `index_keys` are the bytes of keys and scales, per layer that has some. `meaning` is what
+    `meaning_of` makes of the pool's regions: bytes of two fp8 formats look alike.
     """
 
     rows: tuple[Tensor, ...]
     count: int
     index_keys: tuple[tuple[Tensor, Tensor], ...] = ()
+    meaning: tuple[str, ...] = ()
 
 
 def copy_rows_to_host(stores: Sequence[RowStore], indices: Tensor) -> HostRows:
@@ -70,6 +81,37 @@ def check_rows(stores: Sequence[RowStore], copy: HostRows, indices: Tensor) -> N
         )
     for store, rows in zip(stores, copy.rows, strict=True):
         check_copied(rows, (copy.count, *store.row_shape), store.buffer.dtype)
+
+
+def meaning_of(regions: Sequence[BufferRegion]) -> tuple[str, ...]:
+    """What the bytes of a token mean in each kind of row, in order: `key float8_e4m3fn` and so on.
+
+    Of several fields of a row in the order of their bytes.
+    """
+    return tuple(
+        " ".join(f"{field.name} {field.element}" for field in _in_row(region)) for region in regions
+    )
+
+
+def _in_row(region: BufferRegion) -> list[Field]:
+    return sorted(region.fields, key=lambda field: field.offset)
+
+
+def check_meaning(copy: HostRows, regions: Sequence[BufferRegion]) -> None:
+    """Check that the bytes of a copy mean what those of the pool with these regions mean.
+
+    :raises ValueError: where they do not.
+    """
+    meaning = meaning_of(regions)
+    if copy.meaning != meaning:
+        raise ValueError(
+            f"the copy holds {_told(copy.meaning)}, must be {_told(meaning)} to be loaded here; "
+            "nothing was written"
+        )
+
+
+def _told(meaning: tuple[str, ...]) -> str:
+    return ", ".join(meaning) or "rows of no declared element"
 
 
 def check_copied(held: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,7 +18,13 @@ from kvproto.protocols import (
     buf_infos,
 )
 
-from .host_rows import HostRows, copy_rows_to_host, load_rows_from_host
+from .host_rows import (
+    HostRows,
+    check_meaning,
+    copy_rows_to_host,
+    load_rows_from_host,
+    meaning_of,
+)
 from .layers import OwnedLayers
 from .row_stores import RowStore, SlotRows, move_all
 
@@ -145,7 +152,8 @@ class RowLeaf(ABC):
     ) -> HostRows:
         """The rows of the given locations, of every layer, on the host; bit-exact."""
         self._check(indices)
-        return copy_rows_to_host(self._row_stores(), indices)
+        rows = copy_rows_to_host(self._row_stores(), indices)
+        return replace(rows, meaning=meaning_of(self.buffer_regions()))
 
     def load_cpu_copy(
         self,
@@ -154,8 +162,13 @@ class RowLeaf(ABC):
         mamba_indices: Tensor | None = None,
         req_pool_index: int | None = None,
     ) -> None:
-        """Write a copy back, to these locations; as many as it was made from."""
+        """Write a copy back, to these locations; as many as it was made from.
+
+        :raises ValueError: for a copy of other rows, in number, shape or what their bytes mean;
+            nothing is written.
+        """
         self._check(indices)
+        check_meaning(kv_cache_cpu, self.buffer_regions())
         load_rows_from_host(self._row_stores(), kv_cache_cpu, indices)
 
     def register_layer_transfer_counter(

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from kvproto.reference import CompressedDSALeaf, MHALeaf, dsa_leaf
-from kvproto.reference.host_rows import HostRows
-from tests.reference.block_scaled import mxfp8
-from tests.reference.dsa_leaves import filled
+from tests.reference.block_scaled import mxfp8, nvfp4
+from tests.reference.dsa_leaves import PACKED, filled, make
 from tests.reference.window_pairs import small
 
 LOC = torch.tensor([8, 9])
@@ -90,7 +89,7 @@ def test_index_keys_of_another_width_are_not_loaded() -> None:
     keys = tuple((k[:, :64], s) for k, s in copy.index_keys)
     rows = tuple(torch.ones_like(each) for each in copy.rows)
     with pytest.raises(ValueError, match=r"uint8 \(2, 64\), must be .* \(2, 128\)"):
-        leaf.load_cpu_copy(HostRows(rows, copy.count, keys), LOC)
+        leaf.load_cpu_copy(replace(copy, rows=rows, index_keys=keys), LOC)
     after = (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer)
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
@@ -114,3 +113,45 @@ def test_as_many_sources_as_targets_are_moved(make: Any, sources: list[int]) -> 
     pool = make()
     with pytest.raises(ValueError, match="nothing was moved"):
         pool.move_kv_cache(torch.tensor([2, 3]), torch.tensor(sources))
+
+
+@pytest.mark.parametrize("layout", ["token_rows", "preshuffled"])
+@pytest.mark.parametrize("changed", ["dtype", "index_dtype"])
+def test_bytes_of_another_fp8_format_are_not_loaded(layout: str, changed: str) -> None:
+    """1.0 of e4m3fnuz is 2.0 of e4m3fn: the same bytes, of the same shape."""
+    fn, fnuz = torch.float8_e4m3fn, torch.float8_e4m3fnuz
+    elements = {"dtype": fn, "index_dtype": fn, "index_layout": layout}
+    source, leaf = make(**(elements | {changed: fnuz})), make(**elements)
+    for each in (*source.kv_buffer, *source.index_k_with_scale_buffer):
+        each.fill_(0x40)
+    with pytest.raises(ValueError, match=r"float8_e4m3fnuz.*must be.*; nothing was written$"):
+        leaf.load_cpu_copy(source.get_cpu_copy(LOC), LOC)
+    assert not any(each.any() for each in (*leaf.kv_buffer, *leaf.index_k_with_scale_buffer))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_packed_rows_are_not_loaded_as_plain_ones_of_their_width(side: str) -> None:
+    packed = make(**PACKED)
+    plain = make(dtype=torch.float8_e4m3fn, kv_lora_rank=592)
+    source, leaf = (packed, plain) if side == "source" else (plain, packed)
+    assert packed.kv_buffer[0].shape == plain.kv_buffer[0].shape
+    with pytest.raises(ValueError, match=r"the copy holds latent .* nothing was written"):
+        leaf.load_cpu_copy(source.get_cpu_copy(LOC), LOC)
+
+
+def test_a_copy_of_the_same_elements_is_loaded() -> None:
+    """Whoever made it: layers, page size and addresses are not what bytes mean."""
+    source, leaf = mha(start_layer=4, end_layer=6), mha()
+    for each in (*source.k_buffer, *source.v_buffer):
+        each.fill_(1)
+    leaf.load_cpu_copy(source.get_cpu_copy(LOC), LOC)
+    assert all(each[LOC].eq(1).all() for each in (*leaf.k_buffer, *leaf.v_buffer))
+
+
+def test_four_and_eight_bit_elements_are_told_apart() -> None:
+    """MXFP8 rows of 32 and NVFP4 rows of 64 elements are 32 bytes each."""
+    source, leaf = nvfp4(), mxfp8(head_dim=32, v_head_dim=32)
+    copy = source.get_cpu_copy(LOC)
+    assert any("float4_e2m1fn_x2" in each for each in copy.meaning)
+    with pytest.raises(ValueError, match=r"float4_e2m1fn_x2.*must be.*float8_e4m3fn"):
+        leaf.load_cpu_copy(copy, LOC)
