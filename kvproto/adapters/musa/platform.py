@@ -89,10 +89,24 @@ def musa() -> MusaPlatform | Declined:
         try:
             import_module(package)
         except (ImportError, OSError, RuntimeError) as error:  # libraries are found, or built, here
-            return Declined(f"{package} is installed and cannot be imported: {error}")
-    if not torch.get_device_module(DEVICE_TYPE).is_available():
-        return Declined("torch_musa sees no device")
-    return MusaPlatform()
+            return Declined(f"{package} is installed and cannot be imported: {_first_line(error)}")
+    return _with_device()
+
+
+def _with_device() -> MusaPlatform | Declined:
+    try:
+        runtime = torch.get_device_module(DEVICE_TYPE)
+    except RuntimeError:  # torch knows no device type of that name
+        return Declined(f"torch_musa was imported and did not register {DEVICE_TYPE!r} with torch")
+    try:
+        sees_one = bool(runtime.is_available())
+    except (RuntimeError, OSError) as error:  # the driver, asked for its devices
+        return Declined(f"torch_musa cannot ask for its devices: {_first_line(error)}")
+    return MusaPlatform() if sees_one else Declined("torch_musa sees no device")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def on_cpu() -> MusaPlatform:

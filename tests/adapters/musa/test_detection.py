@@ -60,6 +60,29 @@ def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert reason() == "torch_musa sees no device"
 
 
+def test_a_package_that_registers_no_device_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As torch itself answers for a device type that nobody registered."""
+    known = torch.get_device_module
+    install(monkeypatch, tmp_path, 1, torch_musa="")
+    monkeypatch.setattr(torch, "get_device_module", known)
+    assert reason() == "torch_musa was imported and did not register 'musa' with torch"
+
+
+def test_a_driver_that_does_not_answer_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, 1, torch_musa="")
+
+    def is_available() -> bool:
+        raise RuntimeError("musaGetDeviceCount failed: 999\nframe #0: ...")
+
+    runtime = SimpleNamespace(is_available=is_available)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: runtime)
+    assert reason() == "torch_musa cannot ask for its devices: musaGetDeviceCount failed: 999"
+
+
 @pytest.mark.parametrize("sources", [{"torch_musa": ""}, {"torch_musa": "", "torchada": ""}])
 def test_with_a_device_torchada_is_imported_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sources: dict[str, str]
