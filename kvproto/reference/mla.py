@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import prepare_moves
+from kvproto.kernels.to_stored import check_float
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
 from .elements import check_element, check_geometry
@@ -160,6 +161,7 @@ class MLALeaf(LatentCommit, RowLeaf):
 
 def _part(given: Tensor, loc: Tensor, width: int, name: str) -> Tensor:
     n = loc.shape[0]
+    check_float(name, given)
     if given.shape == (n, 1, width):
         return given
     if given.shape == (n, width):
