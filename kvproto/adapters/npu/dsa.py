@@ -13,7 +13,7 @@ from kvproto.reference.elements import check_geometry
 from kvproto.reference.latent_format import PackedLatent, latent_format
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.memory_saver import kv_cache_region
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .index_planes import IndexPlanes
 from .latent_leaf import LatentPlaneLeaf, LatentRowPlanes
@@ -107,7 +107,7 @@ class _IndexedLeaf(LatentPlaneLeaf):
     def _planes(self) -> list[Tensor]:
         return [*super()._planes(), *(plane.tensor for plane in self._index.planes)]
 
-    def _stores(self) -> list[RowStore]:
+    def _stores(self) -> list[TiledRows]:
         return [*super()._stores(), *self._index.stores()]
 
 

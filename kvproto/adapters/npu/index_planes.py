@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kvproto.kernels import FP8_DTYPES, to_stored
 from kvproto.protocols import BufferRegion, buf_infos
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .operators import store_rows
 from .planes import Plane, PlaneLayer, PlaneShape
@@ -49,9 +49,9 @@ class IndexPlanes:
         """Keys, then scales where there are some."""
         return [self.keys] if self.scales is None else [self.keys, self.scales]
 
-    def stores(self) -> list[RowStore]:
-        """The way to the rows of each layer of each of those."""
-        return [layer.store for layer in (*self.key_layers, *self.scale_layers)]
+    def stores(self) -> list[TiledRows]:
+        """The way to the rows of all layers of each of those."""
+        return [store for plane in self.planes for store in plane.all_layers()]
 
     def slot(self, layer_id: int) -> int:
         """Where a layer's keys are in the planes.

@@ -14,7 +14,7 @@ from kvproto.reference.elements import check_geometry
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.memory_saver import kv_cache_region
 from kvproto.reference.mha_layout import mha_traits
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .head_planes import Given, checked_rows
 from .kept import check_layout
@@ -102,8 +102,8 @@ class NPUKeyOnlyLeaf(PlaneLeaf):
     def _planes(self) -> list[Tensor]:
         return [self._keys.tensor]
 
-    def _stores(self) -> list[RowStore]:
-        return [layer.store for layer in self._key_layers]
+    def _stores(self) -> list[TiledRows]:
+        return self._keys.all_layers()
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         return (self._keys.region("key", self._layers.ids),) if self.layer_num else ()

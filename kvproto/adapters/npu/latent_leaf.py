@@ -13,7 +13,7 @@ from kvproto.reference.given_rows import given_rows
 from kvproto.reference.latent_commit import LatentCommit
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.row_leaf import locations_of, written_layer
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .packed_rows import PackedRows
 from .plane_leaf import PlaneLeaf
@@ -140,7 +140,7 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
     def _planes(self) -> list[Tensor]:
         return [plane.tensor for plane in self._rows.planes]
 
-    def _stores(self) -> list[RowStore]:
+    def _stores(self) -> list[TiledRows]:
         return self._rows.stores()
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:

@@ -15,7 +15,7 @@ from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.memory_saver import kv_cache_region
 from kvproto.reference.mha_layout import mha_traits
 from kvproto.reference.row_leaf import locations_of, written_layer
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .gather import gather_sequences
 from .head_planes import Given, checked_rows
@@ -200,8 +200,8 @@ class NPUMHALeaf(PlaneLeaf):
     def _planes(self) -> list[Tensor]:
         return [self._keys.tensor, self._values.tensor]
 
-    def _stores(self) -> list[RowStore]:
-        return [layer.store for layer in (*self._key_layers, *self._value_layers)]
+    def _stores(self) -> list[TiledRows]:
+        return [*self._keys.all_layers(), *self._values.all_layers()]
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:

@@ -15,7 +15,7 @@ from kvproto.kernels import (
 )
 from kvproto.protocols import Axis, BufferRegion, Field, Tile, row_major
 from kvproto.protocols.layout import AxisName, ElementType, FieldName
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .operators import store_rows
 from .planes import Plane, PlaneLayer, PlaneShape
@@ -71,9 +71,9 @@ class PackedRows:
         """What the key and the value door show."""
         return self.latent, self.values
 
-    def stores(self) -> list[RowStore]:
-        """The way to the rows of each layer."""
-        return [layer.store for layer in self.latents]
+    def stores(self) -> list[TiledRows]:
+        """The way to the rows of all layers."""
+        return self.latent.all_layers()
 
     def store(self, local: int, loc: Tensor, latent: Tensor, rope: Tensor) -> None:
         """Quantise parts `[n, 1, width]` and put them at locations; 0 and below are dropped."""

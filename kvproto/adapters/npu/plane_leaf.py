@@ -10,11 +10,12 @@ from torch import Tensor
 
 from kvproto.kernels import FP8_DTYPES
 from kvproto.protocols import BufferRegion, LayerTransferCounter, buf_infos
-from kvproto.reference.host_rows import HostRows, copy_rows_to_host, load_rows_from_host
+from kvproto.reference.host_rows import HostRows
 from kvproto.reference.layers import OwnedLayers
-from kvproto.reference.row_stores import RowStore, move_all
+from kvproto.reference.row_stores import TiledRows, move_all
 
 from .facts import DEVICE_TYPE, NPU
+from .host_copies import copy_to_host, load_from_host
 from .kept import check_rows_element
 from .locations import bounded
 from .memory import registered_spans
@@ -60,8 +61,8 @@ class PlaneLeaf(ABC):
         """The planes, `[layers, ...]`, in the order of the regions."""
 
     @abstractmethod
-    def _stores(self) -> Sequence[RowStore]:
-        """The way to the rows of every layer of every plane, in that order."""
+    def _stores(self) -> Sequence[TiledRows]:
+        """The way to the rows of all layers of every plane, in that order."""
 
     @abstractmethod
     def _row_regions(self) -> tuple[BufferRegion, ...]:
@@ -120,7 +121,7 @@ class PlaneLeaf(ABC):
         req_pool_index: int | None = None,
     ) -> HostRows:
         """The rows of the given locations, of every layer, on the host; bit-exact."""
-        return copy_rows_to_host(self._stores(), self._bounded(indices))
+        return copy_to_host(self._stores(), self._bounded(indices), self.buffer_regions())
 
     def load_cpu_copy(
         self,
@@ -129,8 +130,12 @@ class PlaneLeaf(ABC):
         mamba_indices: Tensor | None = None,
         req_pool_index: int | None = None,
     ) -> None:
-        """Write a copy back, to these locations; as many as it was made from."""
-        load_rows_from_host(self._stores(), kv_cache_cpu, self._bounded(indices))
+        """Write a copy back, to these locations; as many as it was made from.
+
+        :raises ValueError: for a copy of another number, or of rows that are not the leaf's.
+        """
+        at, regions = self._bounded(indices), self.buffer_regions()
+        load_from_host(self._stores(), kv_cache_cpu, at, regions)
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every plane, after a memory saver resumed them."""

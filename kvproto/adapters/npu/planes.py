@@ -57,6 +57,13 @@ class PlaneShape:
         return RowTiles(page * row, ((page, c0),), ((row // c0, page * c0), (c0, 1)))
 
 
+def _through_layers(shape: PlaneShape, itemsize: int) -> RowTiles:
+    """Where a token's rows of all layers are in the plane, as one row of theirs, in order."""
+    one = shape.tiles(itemsize)
+    layers = shape.layers, shape.pages * one.page_stride
+    return RowTiles(one.page_stride, one.token, (layers, *one.row))
+
+
 def misfit(order: Order, widths: Sequence[int], itemsize: int) -> str:
     """Why rows of these widths cannot lie in that order; "" where they can."""
     c0 = NZ_BYTES // itemsize
@@ -115,6 +122,16 @@ class Plane:
             stores = [TiledRows(layer, tiles) for layer in self.layers()]
         order, caches = self.shape.order, self.layers()
         return [PlaneLayer(*each, order) for each in zip(stores, caches, strict=True)]
+
+    def all_layers(self) -> list[TiledRows]:
+        """The way to the rows of a token in all layers at once; none without layers.
+
+        It is one operation for a plane, however many layers it has. That locations are in range is
+        the caller's to check.
+        """
+        if not self.shape.layers:
+            return []
+        return [TiledRows(self.tensor, _through_layers(self.shape, self.dtype.itemsize))]
 
     def region(self, name: FieldName, layer_ids: tuple[int, ...]) -> BufferRegion:
         """Where the rows of all layers are; `layer_ids` are theirs, in order.

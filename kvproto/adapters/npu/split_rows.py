@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kvproto.kernels import FP8_DTYPES, to_fp8, to_stored
 from kvproto.protocols import BufferRegion
-from kvproto.reference.row_stores import RowStore
+from kvproto.reference.row_stores import TiledRows
 
 from .operators import Rows, store_pair, store_rows
 from .planes import Plane, PlaneLayer, PlaneShape
@@ -58,9 +58,9 @@ class SplitRows:
         """What the key and the value door show."""
         return self.latent, self.rope
 
-    def stores(self) -> list[RowStore]:
-        """The way to the rows of each layer of each of those."""
-        return [layer.store for layer in (*self.latents, *self.ropes)]
+    def stores(self) -> list[TiledRows]:
+        """The way to the rows of all layers of each of those."""
+        return [store for plane in self.planes for store in plane.all_layers()]
 
     def store(self, local: int, loc: Tensor, latent: Tensor, rope: Tensor) -> None:
         """Put parts `[n, 1, width]` of any float dtype at locations; 0 and below are dropped."""

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvproto.adapters.npu.facts import NPU
 from kvproto.adapters.npu.mha import NPUMHALeaf
+from kvproto.adapters.npu.mla import NPUMLALeaf
 from kvproto.adapters.npu.platform import NPUPlatform, npu
 from kvproto.conformance import check_pool
 from kvproto.conformance.laws.sync_free import run_traced
@@ -90,6 +91,44 @@ def test_rows_move_and_leave_for_the_host_as_in_host_memory(name: str) -> None:
         copy = leaf.get_cpu_copy(at([PAGE, 6], leaf))
         leaf.load_cpu_copy(copy, at([SLOTS - 1, 0], leaf))
     assert_same(here, there)
+
+
+class _Count(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+    """How many operations are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("build", [NPUMHALeaf, NPUMLALeaf])
+def test_a_move_is_as_many_operations_for_61_layers_as_for_one(build: Any) -> None:
+    rows: dict[str, Any] = {"head_num": HEADS, "head_dim": WIDTH}
+    if build is NPUMLALeaf:
+        rows = {"kv_lora_rank": RANK, "qk_rope_head_dim": ROPE}
+    seen: list[tuple[int, int]] = []
+    for layers in (1, 61):
+        leaf = build(SIZE, PAGE, BF16, **rows, layer_num=layers, device="npu")
+        loc = at([5, PAGE], leaf)
+        with _Count() as moved:
+            leaf.move_kv_cache(loc, loc)
+        with _Count() as copied:
+            leaf.load_cpu_copy(leaf.get_cpu_copy(loc), loc)
+        seen.append((moved.seen, copied.seen))
+    (one_move, one_copy), (move, copy) = seen
+    # The address of a row through layers has one more term: a product and a sum.
+    assert move - one_move <= 24
+    assert copy - one_copy <= 24
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if "latents" in name])

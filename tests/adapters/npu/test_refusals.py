@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,3 +120,20 @@ def test_scales_are_one_a_slot_with_axes_of_1_behind(shape: tuple[int, ...]) -> 
     assert leaf.get_index_k_scale_buffer(4).view(-1)[[PAGE, 3]].tolist() == [2.0, 2.0]
     assert leaf.index_k_buffer[0].dtype == torch.uint8
     assert leaf.get_index_k_buffer(4).dtype == FP8
+
+
+def test_a_host_copy_of_other_rows_is_refused_before_a_row_is_written() -> None:
+    asked: dict[str, Any] = HEADS | {"layer_num": 2, "dtype": FP8}
+    leaf, at = NPUMHALeaf(**POOL, **asked), torch.tensor([3, 17])
+    ones = torch.ones(2, 2, 32)
+    leaf.set_kv_buffer(None, at, ones, ones, layer_id_override=1)
+    copy, before = leaf.get_cpu_copy(at), planes(leaf)
+    elsewhere = replace(copy, meaning=tuple(m.replace("fn", "fnuz") for m in copy.meaning))
+    narrow = replace(copy, rows=(*copy.rows[:-1], copy.rows[-1][:, :3]))
+    fewer, one_row = replace(copy, rows=copy.rows[:-1]), leaf.get_cpu_copy(at[:1])
+    for wrong in (elsewhere, narrow, fewer, one_row):
+        with pytest.raises(ValueError, match="nothing was written"):
+            leaf.load_cpu_copy(wrong, torch.tensor([5, 6]))
+    assert all(a.equal(b) for a, b in zip(before, planes(leaf), strict=True))
+    leaf.load_cpu_copy(copy, torch.tensor([5, 6]))
+    assert leaf.get_key_buffer(1).view(-1, 2, 32)[5:7].float().eq(1).all()
