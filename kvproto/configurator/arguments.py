@@ -59,7 +59,12 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
     ("--draft-kind", None, get_args(DraftKind), "what predicts tokens, eagle if left out"),
     ("--model-dtype", None, get_args(Float), "the model's own type, if not what its config states"),
     ("--state-dtype", "float32", get_args(Float), "what temporal states are stored in"),
-    ("--layout", "nhd", get_args(HeadLayout), "how rows of heads lie"),
+    (
+        "--layout",
+        None,
+        get_args(HeadLayout),
+        "how rows of heads lie, if not as the platform reads them",
+    ),
     ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),
     ("--rows", "kept", get_args(Rows), "whether rows of tokens are kept"),

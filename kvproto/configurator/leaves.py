@@ -101,7 +101,7 @@ class _Maker:
             head_num=self._heads_of_rank(geometry),
             head_dim=geometry.head_dim,
             v_head_dim=None if geometry.v_head_dim == geometry.head_dim else geometry.v_head_dim,
-            layout=self.options.layout,
+            layout=self.options.rows_of_heads,
         )
 
     def _heads_of_rank(self, geometry: HeadGeometry) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kvproto.protocols import DSARows, ElementType, Fallback, PlatformCapabilities
+from kvproto.protocols import DSARows, ElementType, Fallback, HeadLayout, PlatformCapabilities
 
 from .elements import KVCacheDtype
 from .option_values import Float, check_count, check_flag, check_number, check_word
@@ -26,9 +26,6 @@ __all__ = [
     "StateTracking",
     "WindowStorage",
 ]
-
-HeadLayout = Literal["nhd", "hnd", "paged_nhd", "vectorized_5d", "page_envelope"]
-"""How rows of heads lie; latent rows have one layout, so that the option says nothing of them."""
 
 Role = Literal["unified", "prefill", "decode"]
 """Whether an instance prefills, decodes, or does both."""
@@ -121,7 +118,8 @@ class SpeculativeOptions:
 class ServingOptions:
     """How the model is served.
 
-    `page_size` None is the platform's `default_page_size`. `swa_full_tokens_ratio` is the window
+    `page_size` None is the platform's `default_page_size`, and `layout`, which is of rows of heads
+    alone, its `head_layout`. `swa_full_tokens_ratio` is the window
     pool's tokens to one of the full pool. Without `window_pools`, windowed layers keep the whole
     context. Tokens that left the window are evicted every `window_eviction_interval` steps.
     `chunked_prefill_size` None has prompts whole. `host_to_device_ratio` is how many ids are lent
@@ -132,7 +130,7 @@ class ServingOptions:
     page_size: int | None = None
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
-    layout: HeadLayout = "nhd"
+    layout: HeadLayout | None = None
     dsa_rows: DSARows | None = None
     index_rows: IndexRows = "model"
     device: str = "cpu"
@@ -158,10 +156,9 @@ class ServingOptions:
     speculative: SpeculativeOptions | None = None
 
     def on(self, platform: PlatformCapabilities) -> ServingOptions:
-        """The same on a platform: with a page size."""
-        if self.page_size is not None:
-            return self
-        return replace(self, page_size=platform.default_page_size)
+        """The same on a platform: with a page size, and a layout of rows of heads."""
+        page = platform.default_page_size if self.page_size is None else self.page_size
+        return replace(self, page_size=page, layout=self.layout or platform.head_layout)
 
     @property
     def page(self) -> int:
@@ -172,6 +169,16 @@ class ServingOptions:
         if self.page_size is None:
             raise ValueError("page_size=None: that of a platform, which ServingOptions.on puts in")
         return self.page_size
+
+    @property
+    def rows_of_heads(self) -> HeadLayout:
+        """How they lie.
+
+        :raises ValueError: where nothing was asked for and no platform is known, see `on`.
+        """
+        if self.layout is None:
+            raise ValueError("layout=None: that of a platform, which ServingOptions.on puts in")
+        return self.layout
 
     @property
     def rows_to_come(self) -> int:
@@ -199,6 +206,8 @@ class ServingOptions:
             check_flag(name, getattr(self, name))
         for name, domain in _DOMAINS.items():
             check_word(name, getattr(self, name), domain)
+        if self.layout is not None:
+            check_word("layout", self.layout, HeadLayout)
         if self.dsa_rows is not None:
             check_word("dsa_rows", self.dsa_rows, DSARows)
         check_number("swa_full_tokens_ratio", self.swa_full_tokens_ratio)
@@ -218,7 +227,6 @@ _FLAGS = ("prefix_cache", "overlap_schedule", "window_pools", "enable_memory_sav
 _DOMAINS: dict[str, Any] = {
     "kv_cache_dtype": KVCacheDtype,
     "model_dtype": Float,
-    "layout": HeadLayout,
     "index_rows": IndexRows,
     "role": Role,
     "rows": Rows,

@@ -51,6 +51,7 @@ from .page_sharded import PagePlacement, PageShard, PageSharded
 from .paged_allocator import PagedAllocator
 from .platform import (
     DSARows,
+    HeadLayout,
     IndexKeys,
     LatentLayout,
     Platform,
@@ -138,6 +139,7 @@ __all__ = [
     "Fingerprint",
     "Fp8Variant",
     "FusedDraft",
+    "HeadLayout",
     "HiSparse",
     "HiSparseAllocator",
     "HiSparseAllocatorRequest",

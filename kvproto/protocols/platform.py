@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from .requests import AllocatorRequest, Declined, LeafRequest
     from .traits import Fp8Variant, IndexLayout
 
-__all__ = ["DSARows", "IndexKeys", "LatentLayout", "Platform", "PlatformCapabilities", "Subsystem"]
+__all__ = [
+    "DSARows",
+    "HeadLayout",
+    "IndexKeys",
+    "LatentLayout",
+    "Platform",
+    "PlatformCapabilities",
+    "Subsystem",
+]
 
 Subsystem = Literal[
     "unified_buffer", "fused_draft", "compressed_pool", "qsa_pool", "page_shards", "ple_state"
@@ -25,6 +33,9 @@ that builds one says so."""
 
 DSARows = Literal["packed", "raw"]
 """How attention reads fp8 latents beside index keys: rows with scales in them, or bare numbers."""
+
+HeadLayout = Literal["nhd", "hnd", "paged_nhd", "vectorized_5d", "page_envelope"]
+"""The layouts of rows of heads, see `PoolTraits.layout`."""
 
 LatentLayout = Literal["latent_rows", "latent_split", "latent_split_nz"]
 """The layouts of latent rows, see `PoolTraits.layout`."""
@@ -45,6 +56,8 @@ class PlatformCapabilities:
     """Tokens of a page where a deployment asks for no number: what its attention kernels prefer."""
     registration_alignment: int = 1
     """Bytes to which start and length of a buffer registered for transfer must be aligned."""
+    head_layout: HeadLayout = "nhd"
+    """How rows of heads lie where a deployment asks for no layout: as its attention reads them."""
     latent_layout: LatentLayout = "latent_rows"
     """How its kernels read latent rows."""
     dsa_rows: tuple[DSARows, ...] = ("packed", "raw")

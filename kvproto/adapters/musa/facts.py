@@ -15,5 +15,9 @@ MUSA = PlatformCapabilities(
     supports_graph_capture=True,
     fp8_variant="e4m3fn",
     default_page_size=64,
+    head_layout="paged_nhd",
 )
-"""A Moore Threads device. Pages of 64 are what a public report found fastest."""
+"""A Moore Threads device. Pages of 64 are what a public report found fastest.
+
+Attention takes the page size from the second dimension of what it reads, which rows by page have.
+"""
