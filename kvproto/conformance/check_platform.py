@@ -23,6 +23,7 @@ from .row_access import RowAccess
 from .runner import Built, How, Progress, run_laws
 from .specs import SPECS, Spec
 from .specs.models import MODEL_SPECS, ModelRequest, deployment_named
+from .specs.nearest import nearest
 
 __all__ = ["check_deployments", "check_platform", "split_specs"]
 
@@ -133,8 +134,9 @@ def split_specs(names: Sequence[str] | None) -> tuple[list[Spec], list[Spec]]:
 def _deployment(name: str) -> Spec:
     try:
         return deployment_named(name)
-    except BadInput as error:
-        raise BadInput(f"no geometry '{name}', and {error}") from None
+    except BadInput:
+        like = nearest(name, (spec.name for spec in (*PART_SPECS, *MODEL_SPECS)))
+        raise BadInput(f"no geometry or deployment '{name}': {like}") from None
 
 
 def _of_platforms(laws: Sequence[str] | None, capabilities: Sequence[str] | None) -> list[Law]:

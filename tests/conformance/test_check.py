@@ -138,7 +138,8 @@ def test_a_factory_the_kit_cannot_use(
         ([f"{HERE}.toys:__name__"], "__name__ is not callable in"),
         (["--law", "leaf.nosuch"], "no law or family 'leaf.nosuch'; families: "),
         (["--capability", "Nosuch"], "no capability 'Nosuch'; there are KVPool"),
-        (["--spec", "nosuch"], "no spec 'nosuch'; there are mha-bf16-page1"),
+        (["--spec", "42"], "no spec '42': `kvproto laws` lists all"),
+        (["--spec", "mha-bf16-page"], "no spec 'mha-bf16-page': the nearest are mha-bf16-page1"),
     ],
 )
 def test_bad_input_gets_one_line_and_status_2(
@@ -154,6 +155,7 @@ def assert_one_line(capsys: pytest.CaptureFixture[str], words: str) -> None:
     lines = [line for line in captured.err.splitlines() if line.startswith("kvproto: ")]
     assert len(lines) == 1
     assert words in lines[0]
+    assert len(lines[0]) < 1000, "a line that a person reads"
     assert "Traceback" not in captured.err
 
 

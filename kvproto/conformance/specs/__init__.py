@@ -10,6 +10,7 @@ from .blocks import BLOCK_SPECS
 from .composites import COMPOSITE_SPECS
 from .latent import LATENT_SPECS
 from .layouts import LAYOUT_SPECS
+from .nearest import nearest
 from .rows import ROW_SPECS
 from .sparse import SPARSE_SPECS
 from .spec import Spec
@@ -32,9 +33,9 @@ SPECS: tuple[Spec, ...] = (
 def spec_named(name: str) -> Spec:
     """The spec of that name.
 
-    :raises BadInput: naming those there are.
+    :raises BadInput: naming those most like it.
     """
     for spec in SPECS:
         if spec.name == name:
             return spec
-    raise BadInput(f"no spec '{name}'; there are {', '.join(s.name for s in SPECS)}")
+    raise BadInput(f"no spec '{name}': {nearest(name, (spec.name for spec in SPECS))}")

@@ -18,6 +18,7 @@ from kvproto.configurator import (
     example_names,
 )
 
+from .nearest import nearest
 from .spec import Spec
 
 __all__ = ["MODELS", "MODEL_SPECS", "WAYS", "ModelRequest", "deployment_named"]
@@ -194,12 +195,9 @@ WAYS: tuple[str, ...] = tuple(served.name for served in _SERVED)
 def deployment_named(name: str) -> Spec:
     """The spec of that name.
 
-    :raises BadInput: naming the models and the ways there are.
+    :raises BadInput: naming those most like it.
     """
     for spec in MODEL_SPECS:
         if spec.name == name:
             return spec
-    raise BadInput(
-        f"no deployment '{name}': write MODEL-WAY; models: {', '.join(MODELS)}; ways: "
-        f"{', '.join(WAYS)}"
-    )
+    raise BadInput(f"no deployment '{name}': {nearest(name, (spec.name for spec in MODEL_SPECS))}")
