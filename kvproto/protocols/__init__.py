@@ -61,7 +61,14 @@ from .platform import (
 from .post_capture import PostCaptureBacked
 from .qsa import QSAIndexed
 from .qsa_requests import QSAPoolRequest
-from .regions import BufferRegion, DeclaresRegions, Fingerprint, buf_infos, peer_differences
+from .regions import (
+    BufferRegion,
+    DeclaresRegions,
+    Fingerprint,
+    buf_infos,
+    peer_differences,
+    registered_spans,
+)
 from .request_bytes import bytes_of_pool, bytes_of_state, bytes_per_state_slot, bytes_per_token
 from .request_pool import RequestPool
 from .request_ring import RequestRingSWA
@@ -251,6 +258,7 @@ __all__ = [
     "explain",
     "forget",
     "peer_differences",
+    "registered_spans",
     "require",
     "row_major",
     "supports",

@@ -21,6 +21,7 @@ __all__ = [
     "Fingerprint",
     "buf_infos",
     "peer_differences",
+    "registered_spans",
 ]
 
 
@@ -28,7 +29,7 @@ __all__ = [
 class Fingerprint:
     """What two pools must agree on before pages may travel between them.
 
-    Left out on purpose: addresses, number of pages, stride between pages, alignment.
+    Left out on purpose: addresses, number of pages, stride between pages, alignments.
     """
 
     layer_ids: tuple[int, ...]
@@ -56,6 +57,10 @@ class BufferRegion:
     where inside a page; the first axis of each is the token within the page. `page_count`
     includes the reserved page 0. `alignment` is what every base is a multiple of.
 
+    `registration_alignment` is what a transfer engine wants start and length of what it registers
+    to be a multiple of: a base is one, or lies where the pages of the base before it end, and the
+    pool owns the bytes up to the next multiple after its last page (see `registered_spans`).
+
     Where a page is an envelope of all layers, there is one base for them together, and the second
     axis of every field that is not padding is the layer: step `i` is `layer_ids[i]`.
 
@@ -71,6 +76,7 @@ class BufferRegion:
     fields: tuple[Field, ...]
     page_stride: int = 0
     alignment: int = 1
+    registration_alignment: int = 1
 
     def __post_init__(self) -> None:
         if not self.page_stride:
@@ -86,6 +92,7 @@ class BufferRegion:
             problems.append(f"a layer is named twice in {self.layer_ids}")
         if any(base % self.alignment for base in self.bases):
             problems.append(f"a base is not a multiple of alignment {self.alignment}")
+        problems += self._unregistered()
         if self.page_stride < self.bytes_per_page:
             problems.append(f"pages of {self.bytes_per_page} bytes lie {self.page_stride} apart")
         for field in self.fields:
@@ -96,6 +103,14 @@ class BufferRegion:
             if self.is_envelope and field.name != "padding" and not self._has_layers(field):
                 problems.append(f"{field.name}'s second axis is not {len(self.layer_ids)} layers")
         return problems
+
+    def _unregistered(self) -> list[str]:
+        unit, end = self.registration_alignment, -1
+        for base in self.bases:
+            if base % unit and base != end:
+                return [f"a base neither continues another nor is a multiple of {unit}"]
+            end = base + self.page_count * self.page_stride
+        return []
 
     def _has_layers(self, field: Field) -> bool:
         sizes = [axis.size for axis in field.axes[1:2] if axis.name == "layer"]
@@ -208,6 +223,21 @@ def buf_infos(regions: Sequence[BufferRegion]) -> tuple[list[int], list[int], li
             lens.append(region.page_count * region.bytes_per_page)
             item_lens.append(region.bytes_per_page)
     return ptrs, lens, item_lens
+
+
+def registered_spans(regions: Sequence[BufferRegion]) -> list[tuple[int, int]]:
+    """`(start, length)` in bytes of what to register for RDMA, of a leaf or of a whole pool.
+
+    Both are multiples of their region's `registration_alignment`. The spans cover every page of the
+    regions, apart from each other, and only bytes that the pool owns.
+    """
+    spans: list[tuple[int, int]] = []
+    for region in regions:
+        unit, size = region.registration_alignment, region.page_count * region.page_stride
+        for base in region.bases:
+            start = spans.pop()[0] if base % unit else base
+            spans.append((start, -(-(base + size - start) // unit) * unit))
+    return spans
 
 
 def peer_differences(mine: Sequence[BufferRegion], theirs: Sequence[BufferRegion]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from .facts import DEVICE_TYPE, NPU
 
-__all__ = ["aligned_zeros", "registered_spans", "zeros"]
+__all__ = ["aligned_zeros", "registered_by", "zeros"]
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -39,12 +38,9 @@ def aligned_zeros(
     return held[first : first + nbytes].view(dtype).view(shape)
 
 
-def registered_spans(planes: Iterable[Tensor], alignment: int) -> list[tuple[int, int]]:
-    """`(start, length)` to register for each plane that has bytes, multiples of `alignment`.
-
-    They cover the plane, and no byte of another allocation where it is one of `aligned_zeros`.
-    """
-    return [(plane.data_ptr(), _whole(plane.nbytes, alignment)) for plane in planes if plane.nbytes]
+def registered_by(device: torch.device) -> int:
+    """What start and length of a registered span are multiples of, for planes there, in bytes."""
+    return NPU.registration_alignment if device.type == DEVICE_TYPE else 1
 
 
 def _whole(nbytes: int, unit: int) -> int:

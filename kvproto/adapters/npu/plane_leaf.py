@@ -14,11 +14,9 @@ from kvproto.reference.host_rows import HostRows
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.row_stores import TiledRows, move_all
 
-from .facts import DEVICE_TYPE, NPU
 from .host_copies import copy_to_host, load_from_host
 from .kept import check_rows_element
 from .locations import bounded
-from .memory import registered_spans
 from .planes import Order, PlaneShape
 
 __all__ = ["PlaneLeaf"]
@@ -153,15 +151,6 @@ class PlaneLeaf(ABC):
     def get_kv_layer_ids(self) -> list[int]:
         """The global id of each of those entries."""
         return [i for region in self._row_regions() for i in region.layer_ids]
-
-    def registered_spans(self) -> list[tuple[int, int]]:
-        """`(start, length)` in bytes, to register for RDMA: one for each plane that has rows.
-
-        On an Ascend device both are multiples of 2 MiB, and only bytes of the leaf are covered;
-        host memory is taken as it is.
-        """
-        alignment = NPU.registration_alignment if self.device.type == DEVICE_TYPE else 1
-        return registered_spans(self._planes(), alignment)
 
     def maybe_get_custom_mem_pool(self) -> object | None:
         """None: the planes come from torch's default allocator."""

@@ -16,7 +16,7 @@ from kvproto.reference.elements import ELEMENT_OF
 from kvproto.reference.row_stores import RowStore, SlotRows, TiledRows
 
 from .facts import NZ_BYTES
-from .memory import zeros
+from .memory import registered_by, zeros
 
 __all__ = ["Order", "Plane", "PlaneLayer", "PlaneShape", "misfit"]
 
@@ -150,6 +150,7 @@ class Plane:
             page_size=self.shape.page_size,
             bytes_per_page=self.tensor[0, 0].nbytes,
             fields=fields,
+            registration_alignment=registered_by(self.tensor.device),
         )
 
     def _axes(self, name: FieldName) -> tuple[Axis, ...]:

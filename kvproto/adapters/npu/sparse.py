@@ -270,11 +270,6 @@ class NPUSparseIndexLeaf(PartedRows):
         """The main rows of all layers, for a host tier; index pools have their own."""
         return self.main_pool.get_hicache_transfer_buffers()
 
-    def registered_spans(self) -> list[tuple[int, int]]:
-        """As `NPUMHALeaf.registered_spans`, of the main planes and those of index rows."""
-        index = [pool for pool in (self.index_k_pool, self.index_kv_pool) if pool is not None]
-        return [span for pool in (self.main_pool, *index) for span in pool.registered_spans()]
-
     def register_layer_transfer_counter(
         self, layer_transfer_counter: LayerTransferCounter, /
     ) -> None:

@@ -98,7 +98,7 @@ def test_a_stage_may_share_every_choice() -> None:
     made = NPUDSALeaf(**GEOMETRY, dtype=torch.bfloat16, indexer_layer_ids=[])
     assert made.index_k_buffer == []
     assert made.get_state_buf_infos() == ([0] * 4, [0] * 4, [0] * 4)
-    assert len(made.registered_spans()) == 2
+    assert len(made.buffer_regions()) == 2
 
 
 @pytest.mark.parametrize("ids", [[13, 11], [11, 11], [9], [14]])

@@ -102,15 +102,13 @@ def test_two_groups_of_different_widths_travel() -> None:
     assert lens == [item * PAGES for item in items]
     assert made.get_kv_layer_ids() == [3, 4, 3, 4]
     assert ptrs == [b.data_ptr() for b in (*made.k_buffer, *made.v_buffer)]
-    latent, rope = made.get_hicache_transfer_buffers()
-    assert made.registered_spans() == [(p.data_ptr(), p.nbytes) for p in (latent, rope)]
 
 
 def test_a_model_without_rope_has_one_group() -> None:
     made = leaf(rope=0)
     assert made.get_value_buffer(3).shape == (PAGES, PAGE, 1, 0)
     assert len(made.get_contiguous_buf_infos()[0]) == LAYERS
-    assert len(made.registered_spans()) == 1
+    assert len(made.buffer_regions()) == 1
 
 
 def test_it_is_latent_and_its_rows_are_no_single_tensor_s() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kvproto.adapters.npu.memory import aligned_zeros, registered_spans
+from kvproto.adapters.npu.memory import aligned_zeros
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.planes import Plane, PlaneShape, misfit
 
@@ -61,17 +61,13 @@ def test_memory_starts_where_it_is_aligned_and_owns_the_bytes_to_the_next_bounda
     assert plane.shape == (3, 5, 7)
     assert plane.is_contiguous()
     assert not plane.any()
-    ((start, length),) = registered_spans([plane], alignment)
-    assert start == plane.data_ptr()
-    assert start % alignment == length % alignment == 0
+    start = plane.data_ptr()
+    assert start % alignment == 0
+    length = -(-plane.nbytes // alignment) * alignment
     storage = plane.untyped_storage()
     assert storage.data_ptr() <= start
     assert start + length <= storage.data_ptr() + storage.nbytes()
     assert storage.nbytes() < plane.nbytes + 2 * alignment + 1
-
-
-def test_nothing_is_registered_for_a_stage_without_layers() -> None:
-    assert registered_spans([torch.zeros(0, 3)], 4096) == []
 
 
 def test_keys_and_values_are_each_one_run_of_bytes() -> None:
@@ -84,8 +80,6 @@ def test_keys_and_values_are_each_one_run_of_bytes() -> None:
         assert [layer.data_ptr() for layer in by_layer] == [
             plane.data_ptr() + local * plane[0].nbytes for local in range(LAYERS)
         ]
-    spans = [(keys.data_ptr(), keys.nbytes), (values.data_ptr(), values.nbytes)]
-    assert made.registered_spans() == spans
 
 
 def test_fused_attention_is_given_a_layer_by_slot() -> None:
