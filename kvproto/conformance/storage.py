@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -11,7 +12,15 @@ from kvproto.protocols import FP4Workspace, KeyOnly, KVPool
 
 from .memory import bytes_at
 
-__all__ = ["kept_bytes", "owned_bytes", "owned_storages", "storage_bytes", "tensors_of"]
+__all__ = [
+    "Extent",
+    "counted_bytes",
+    "kept_bytes",
+    "owned_bytes",
+    "owned_storages",
+    "storage_bytes",
+    "tensors_of",
+]
 
 
 def owned_bytes(pool: object, slots: int) -> int:
@@ -31,26 +40,60 @@ def kept_bytes(pool: object, slots: int) -> int:
 def owned_storages(pool: object, slots: int) -> dict[int, int]:
     """Their addresses, and the bytes of each.
 
-    On a device without what lies around all tensors in a storage, which keeps these aligned.
+    On a device without what lies around all tensors in a storage, where it keeps these aligned.
     """
-    seen: dict[int, tuple[int, int]] = {}
+    seen: dict[int, Extent] = {}
     for tensor in tensors_of(pool):
         if tensor.numel() >= slots:
-            storage = tensor.untyped_storage()
-            start, end = seen.get(storage.data_ptr(), _reach(tensor))
-            first, last = _reach(tensor)
-            seen[storage.data_ptr()] = min(start, first), max(end, last)
-    return {address: end - start for address, (start, end) in seen.items()}
+            reach = _reach(tensor)
+            before = seen.get(reach.storage, reach)
+            first, last = min(before.first, reach.first), max(before.last, reach.last)
+            seen[reach.storage] = replace(reach, first=first, last=last)
+    return counted_bytes(list(seen.values()))
 
 
-def _reach(tensor: torch.Tensor) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A storage of `nbytes` from `storage` on, and the tensors there: from `first` up to `last`."""
+
+    storage: int
+    nbytes: int
+    first: int
+    last: int
+
+    @property
+    def spare(self) -> int:
+        """Bytes of the storage around its tensors."""
+        return self.nbytes - (self.last - self.first)
+
+
+def counted_bytes(extents: Sequence[Extent]) -> dict[int, int]:
+    """The bytes of each storage, by its address.
+
+    Whoever aligns a first byte to `n` bytes, and registers up to a multiple of `n`, needs less than
+    `2 * n` around the tensors. `n` is no more than what all these first bytes are multiples of: the
+    bytes of a storage with more around its tensors are all counted.
+    """
+    bits = 0
+    for extent in extents:
+        bits |= extent.first if extent.spare else 0
+    alignment = bits & -bits
+    return {
+        each.storage: each.nbytes if each.spare >= 2 * alignment else each.last - each.first
+        for each in extents
+    }
+
+
+def _reach(tensor: torch.Tensor) -> Extent:
     """From the first to past the last byte of a tensor; in host memory, of its storage."""
     storage = tensor.untyped_storage()
+    start, nbytes = storage.data_ptr(), storage.nbytes()
     if tensor.device.type == "cpu":
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        return Extent(start, nbytes, start, start + nbytes)
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     elements = 1 + sum((extent - 1) * stride for extent, stride in steps)
-    return tensor.data_ptr(), tensor.data_ptr() + elements * tensor.itemsize
+    first = tensor.data_ptr()
+    return Extent(start, nbytes, first, first + elements * tensor.itemsize)
 
 
 def tensors_of(owner: object, seen: set[int] | None = None) -> Iterable[torch.Tensor]:
