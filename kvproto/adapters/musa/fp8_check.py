@@ -190,8 +190,8 @@ def _indexed(device: torch.device, row_bytes: int | None) -> DSALeaf:
 
 
 def _difference(rows: RowsOfFp8, stored: Tensor, read: Tensor) -> str:
-    found: list[int] = stored.view(torch.uint8).to("cpu").tolist()
-    got: list[float] = read.to("cpu").tolist()
+    found = [int(byte) for byte in stored.view(torch.uint8).to("cpu")]
+    got = [float(number) for number in read.to("cpu")]
     for (number, byte), here, value in zip(cycle(_BYTES.items()), found, got, strict=False):
         if here != byte:
             return f"{rows}: stored {number} as {here:#04x}, which is {byte:#04x} in float8_e4m3fn"

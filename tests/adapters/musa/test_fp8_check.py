@@ -45,8 +45,14 @@ def asked(dtype: torch.dtype = torch.float8_e4m3fn, device: str = "cpu") -> MHAL
     )
 
 
-LATENT: dict[str, Any] = {"size": 64, "page_size": 64, "layer_num": 1, "device": "cpu"}
-LATENT |= {"kv_lora_rank": 128, "qk_rope_head_dim": 32}
+LATENT: dict[str, Any] = {
+    "size": 64,
+    "page_size": 64,
+    "layer_num": 1,
+    "device": "cpu",
+    "kv_lora_rank": 128,
+    "qk_rope_head_dim": 32,
+}
 FP8: dict[str, Any] = {"dtype": torch.float8_e4m3fn}
 LATENTS = MLALeafRequest(**LATENT, **FP8, quant_scheme="fp8_scaled")
 PACKED = DSALeafRequest(**LATENT, **FP8, quant_scheme="dsa_fp8_packed", index_head_dim=32)
