@@ -58,7 +58,7 @@ class BufferRegion:
     includes the reserved page 0. `alignment` is what every base is a multiple of.
 
     `registration_alignment` is what a transfer engine wants start and length of what it registers
-    to be a multiple of: a base is one, or lies where the pages of the base before it end, and the
+    to be a multiple of: a base is one, or lies where the pages of another base end, and the
     pool owns the bytes up to the next multiple after its last page (see `registered_spans`).
 
     Where a page is an envelope of all layers, there is one base for them together, and the second
@@ -106,7 +106,7 @@ class BufferRegion:
 
     def _unregistered(self) -> list[str]:
         unit, end = self.registration_alignment, -1
-        for base in self.bases:
+        for base in sorted(self.bases):
             if base % unit and base != end:
                 return [f"a base neither continues another nor is a multiple of {unit}"]
             end = base + self.page_count * self.page_stride
@@ -234,7 +234,7 @@ def registered_spans(regions: Sequence[BufferRegion]) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     for region in regions:
         unit, size = region.registration_alignment, region.page_count * region.page_stride
-        for base in region.bases:
+        for base in sorted(region.bases):
             start = spans.pop()[0] if base % unit else base
             spans.append((start, -(-(base + size - start) // unit) * unit))
     return spans

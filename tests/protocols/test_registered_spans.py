@@ -32,6 +32,10 @@ def test_layers_that_follow_each_other_are_registered_together_in_whole_units() 
     assert registered_spans([plane, region(1024, unit=256)]) == [(256, 512), (1024, 256)]
 
 
+def test_layers_of_two_planes_may_take_turns() -> None:
+    assert registered_spans([region(256, 1024, 376, 1144, unit=256)]) == [(256, 256), (1024, 256)]
+
+
 def test_a_layer_that_begins_a_unit_begins_a_span() -> None:
     assert registered_spans([region(240, 360, unit=120)]) == [(240, 120), (360, 120)]
 
