@@ -55,6 +55,18 @@ class DeclaresNoScales(DSALeaf):
         )
 
 
+@mutant("transfer.registered", serves=MHALeafRequest)
+class RegistersPastItsBuffers(MHALeaf):
+    """Each buffer begins at a multiple of what it declares, and does not go on to the next."""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(
+            replace(region, layer_ids=(i,), bases=(base,), registration_alignment=base)
+            for region in super().buffer_regions()
+            for i, base in zip(region.layer_ids, region.bases, strict=True)
+        )
+
+
 @mutant("host-tier.layouts", source="sgl-project/sglang#37534", serves=MHALeafRequest)
 class DeclaresLayersInReverse(MHALeaf):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
