@@ -50,7 +50,8 @@ class SlotAllocator(Capability, Protocol):
 
         Nothing changes then. `need_size` is a multiple of `page_size`; 0 gives an empty tensor.
 
-        :raises ValueError: for a need that ends inside a page; fewer slots are never returned.
+        :raises ValueError: for a need that ends inside a page, or is negative; fewer slots are
+            never returned.
         """
         ...
 

@@ -88,11 +88,16 @@ def named_twice(bench: RowsBench) -> None:
     SlotAllocator,
     needs=ACCOUNTS,
     applies=lambda request: request.page_size > 1,
-    check="raise ValueError for a need that is not whole pages, before a page is taken",
+    check="raise ValueError for a need that is not whole pages or negative, before one is taken",
 )
 def part_of_a_page(bench: AllocBench) -> None:
-    """A need that ends inside a page is refused; fewer slots than asked for are never returned."""
-    before, need = bench.pool.available_size(), bench.page_size + 1
+    """A need inside a page, or below 0, is refused; no other number of slots is ever returned."""
+    for need in (bench.page_size + 1, -bench.page_size):
+        _expect_refused(bench, need)
+
+
+def _expect_refused(bench: AllocBench, need: int) -> None:
+    before = bench.pool.available_size()
     try:
         given = bench.pool.alloc(need)
     except REFUSALS:

@@ -60,6 +60,13 @@ class RoundsDown(PageAllocator):
 
 
 @mutant("alloc.part-of-a-page", serves=AllocatorRequest, build=alone)
+class LendsAllButANegativeNeed(PageAllocator):
+    def alloc(self, need_size: int, /) -> Tensor | None:
+        # What `free_pages[:need]` gives for a need below 0.
+        return super().alloc(need_size if need_size >= 0 else self.available_size() + need_size)
+
+
+@mutant("alloc.part-of-a-page", serves=AllocatorRequest, build=alone)
 class RoundsDownOnce(PageAllocator):
     _warned = False
 

@@ -37,8 +37,8 @@ class AcmePages:
 
     def alloc(self, need_size: int, /) -> Tensor | None:
         """Whole pages."""
-        if need_size % self.page_size:
-            raise ValueError(f"need_size={need_size} ends inside a page of {self.page_size}")
+        if need_size < 0 or need_size % self.page_size:
+            raise ValueError(f"need_size={need_size} is no number of pages of {self.page_size}")
         pages = self._taken(need_size // self.page_size)
         if pages is None:
             return None
@@ -55,6 +55,8 @@ class AcmePages:
         extend_num_tokens: int,
     ) -> Tensor | None:
         """Slots for the tokens that each request grows by, request after request."""
+        if extend_num_tokens != int((seq_lens_cpu - prefix_lens_cpu).sum()):
+            raise ValueError(f"extend_num_tokens={extend_num_tokens} is not what the lengths say")
         return self._continued(prefix_lens_cpu, seq_lens_cpu, last_loc)
 
     def alloc_decode(
