@@ -69,7 +69,11 @@ def dsa(request: Any) -> DSATokenToKVPool | Declined:
     """sglang's pool of latent rows and index keys."""
     match request:
         case DSALeafRequest(
-            page_size=64, index_head_dim=128, index_dtype=None, index_layout="token_rows"
+            page_size=64,
+            index_head_dim=128,
+            index_dtype=None,
+            index_layout="token_rows",
+            layout="latent_rows",
         ):
             return DSATokenToKVPool(**request.keywords())
     return Declined("DSATokenToKVPool has pages of 64 and index keys of 128")
