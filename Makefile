@@ -52,7 +52,7 @@ types: setup
 
 # `typecheck/` is run by these tests too, and tests/interop/ asks real pools in .interop-venv.
 unit: setup interop-venv
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadfile
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv

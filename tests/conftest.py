@@ -1,10 +1,28 @@
-"""A run says whether sglang was there, also where several processes share the tests."""
+"""The longest files come first, and a run says whether sglang was there."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.interop import make_venv
+
+LONGEST = (
+    "tests/conformance/test_mutants.py",
+    "tests/test_readme.py",
+    "tests/kernels/triton/test_interpreted.py",
+    "tests/interop/test_laws.py",
+    "tests/kernels/triton/test_compiled.py",
+    "tests/devices/test_on_devices.py",
+)
+"""Files that take over half a minute: begun last, they would have one process wait for another."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, the others as they were; xdist keeps to it (`--no-loadscope-reorder`)."""
+    rank = {file: place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -83,7 +83,8 @@ class _Game:
 
 
 def play(machine: Any, bench: Bench) -> Counter[str]:
-    """How often each rule ran; the same sequences for the same seed.
+    """How often each rule ran; the same sequences for the same seed, where the same modules are
+    loaded: now and then Hypothesis draws a constant that it found in one of them.
 
     :raises LawBroken: with the shortest sequence of calls that was found to fail.
     """

@@ -113,13 +113,13 @@ class TranslatesEverySlotToOne(StateReqToToken):
 
 
 @mutant("state-rows.model", serves=StateRequestPoolRequest, build=rows_with_state)
-class FreesSlotsOfRowsLentThrice(StateReqToToken):
+class FreesSlotsOfRowsLentTwice(StateReqToToken):
     """Only what plays long enough sees it."""
 
     def alloc(self, reqs: Sequence[Any], /) -> list[int] | None:
         before = {id(req): req.kv.req_pool_idx for req in reqs}
         rows = super().alloc(reqs)
         for row, req in zip(rows or (), reqs, strict=False):
-            if before[id(req)] is None and int(self.req_generation[row]) > 2:
+            if before[id(req)] is None and int(self.req_generation[row]) > 1:
                 self.mamba_allocator.free(req.kv.mamba_pool_idx.view(1))
         return rows

@@ -16,6 +16,7 @@ from kvproto.protocols import (
 
 LEAVES = MHALeafRequest | MLALeafRequest | DSALeafRequest | SparseIndexLeafRequest
 REASONS = (
+    "rows of Ascend devices are one of torch.bfloat16",
     "fp8 of Ascend devices is float8_e4m3fn",
     "no MHA leaf of an Ascend device with layout='hnd'",
     "no MHA leaf of an Ascend device with layout='vectorized_5d'",
