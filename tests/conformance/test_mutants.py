@@ -84,7 +84,6 @@ BIND_NO_POOL_OF_OURS = {
     "oracle.peek-regions": _EYES,
     "oracle.poke-peek": _EYES,
     "oracle.poke-read": _EYES,
-    "transfer.groups": "no pool of ours has planes of several widths; asked of Ascend leaves, too",
     "write.dcp-mask": "no pool of ours takes a mask of decode context parallelism",
 }
 """Laws that no built-in pool is asked, and why."""
