@@ -84,7 +84,7 @@ def built() -> SWARingPool:
 
 def write(pool: SWARingPool, layer_id: int, where: Any, *values: float) -> None:
     layer: Any = SimpleNamespace(layer_id=layer_id)
-    k = torch.tensor(values).view(-1, 1, 1).repeat(1, 1, 2)
+    k = torch.tensor(values, dtype=torch.float32).view(-1, 1, 1).repeat(1, 1, 2)
     pool.set_kv_buffer(layer, where, k, -k[..., :1])
 
 
