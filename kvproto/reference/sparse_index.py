@@ -165,9 +165,11 @@ class SparseIndexLeaf(PartedRows):
 
         :raises ValueError: for a layer without index values.
         """
-        pool, local = self._index_pool(layer_id)
-        if not isinstance(pool, MHALeaf):
+        self._index_pool(layer_id)
+        found = self._value_pool(layer_id)
+        if found is None:
             raise ValueError(f"layer_id={layer_id} has index keys, but no index values")
+        pool, local = found
         return pool.get_kv_buffer(local)
 
     def set_kv_buffer(
@@ -237,16 +239,18 @@ class SparseIndexLeaf(PartedRows):
     ) -> list[HeadRows]:
         pool, local = self._index_pool(layer_id)
         keys = HeadRows(pool.k_buffer[local], pool.dtype, k, k_scale, "cache_idx_k")
-        if isinstance(pool, MHALeaf) is (v is None):
+        found = self._value_pool(layer_id)
+        if (found is None) is not (v is None):
             kept = list(self.index_kv_layer_id_mapping)
             given = "none were" if v is None else "some were"
             raise ValueError(
                 f"layer_id={layer_id}: the layers {kept} have index values, and {given} given; "
                 "nothing was written"
             )
-        if v is None or not isinstance(pool, MHALeaf):
+        if v is None or found is None:
             return [keys]
-        return [keys, HeadRows(pool.v_buffer[local], pool.dtype, v, v_scale, "cache_idx_v")]
+        held = found[0].v_buffer[local]
+        return [keys, HeadRows(held, pool.dtype, v, v_scale, "cache_idx_v")]
 
     def _index_pool(self, layer_id: int) -> tuple[MHALeaf | KeyOnlyLeaf, int]:
         for pool, ids in (
@@ -257,6 +261,12 @@ class SparseIndexLeaf(PartedRows):
                 return pool, ids[layer_id]
         kept = list(self.sparse_layer_id_mapping)
         raise ValueError(f"layer_id={layer_id} has no index rows here, the layers {kept} have")
+
+    def _value_pool(self, layer_id: int) -> tuple[MHALeaf, int] | None:
+        """The pool of index keys and values, and the layer's place there; None without values."""
+        if self.index_kv_pool is None or layer_id not in self.index_kv_layer_id_mapping:
+            return None
+        return self.index_kv_pool, self.index_kv_layer_id_mapping[layer_id]
 
     def _store(self, loc_info: Tensor | WriteLocation, rows: Sequence[HeadRows]) -> None:
         store_head_rows(locations_of(loc_info), rows)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class ForgetsInGroups(DevicePages):
 
 def alone(cls: Any, request: AllocatorRequest) -> Any:
     """An allocator of one space, on the free list its class names."""
-    kind = "token" if issubclass(cls, TokenAllocator) else "paged"
+    kind = "paged" if "page_size" in signature(cls).parameters else "token"
     if request.kind != kind:
         return Declined(f"{cls.__name__} is a {kind} allocator")
     sizes: dict[str, Any] = {"size": request.size}

@@ -66,9 +66,9 @@ class KeepsAScratchPage(MHALeaf):
 
 @mutant("alloc.size", serves=AllocatorRequest, build=alone)
 class SizesWithTheReservedPage(PageAllocator):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.size += self.page_size
+    def __init__(self, size: int, page_size: int, **kwargs: Any) -> None:
+        super().__init__(size, page_size, **kwargs)
+        self.size += page_size
 
 
 @mutant("alloc.size", serves=SWAAllocatorRequest, build=paired)

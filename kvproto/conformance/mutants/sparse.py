@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kvproto.protocols import BufferRegion, SparseIndexLeafRequest
-from kvproto.reference import MHALeaf, SparseIndexLeaf
+from kvproto.reference import SparseIndexLeaf
 from kvproto.reference.sparse_parts import Part
 
 from .registry import mutant
@@ -65,8 +65,9 @@ class SwapsIndexKeysAndValues(SparseIndexLeaf):
 @mutant("sparse.index-keys", serves=SparseIndexLeafRequest)
 class StoresKeysWithoutTheirValues(SparseIndexLeaf):
     def set_index_k_buffer(self, layer: Any, loc_info: Any, *rest: Any, **named: Any) -> None:
-        pool, local = self._index_pool(layer.layer_id)
-        if isinstance(pool, MHALeaf):
+        found = self._value_pool(layer.layer_id)
+        if found is not None:
+            pool, local = found
             rows = rest[0].reshape(len(loc_info), 1, pool.head_dim)
             kept = loc_info > 0
             pool.get_key_buffer(pool.start_layer + local)[loc_info[kept]] = rows[kept].to(
