@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from kvproto.kernels import FP8_DTYPES, check_locations
+from kvproto.kernels import check_locations
 from kvproto.protocols import (
     AttentionLayer,
-    BufferRegion,
-    LayerTransferCounter,
     WriteLocation,
-    buf_infos,
 )
 
 from .host_rows import (
@@ -25,43 +22,21 @@ from .host_rows import (
     load_rows_from_host,
     meaning_of,
 )
-from .layers import OwnedLayers
 from .row_stores import RowStore, SlotRows, move_all
+from .stage_leaf import StageLeaf
 
 __all__ = ["RowLeaf", "locations_of", "written_layer"]
 
 _GIB = 1 << 30
 
 
-class RowLeaf(ABC):
+class RowLeaf(StageLeaf):
     """One tensor per layer and kind of row, in the store dtype: `[size + page_size, ...]`.
 
     A subclass allocates them, names them (`_row_buffers`, `_row_regions`) and has the write and
     read doors; moves, host copies and transfer descriptors follow from the names. Where rows lie
     otherwise in the tensors, `_row_stores` says how.
     """
-
-    # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
-    size: int
-    page_size: int
-    dtype: torch.dtype
-    store_dtype: torch.dtype
-    device: torch.device
-    cpu_copy_carries_mamba = False
-
-    def __init__(
-        self,
-        size: int,
-        page_size: int,
-        dtype: torch.dtype,
-        device: str | torch.device,
-        layers: OwnedLayers,
-    ) -> None:
-        self.size, self.page_size = size, page_size
-        self.dtype, self.device = dtype, torch.device(device)
-        self.store_dtype = torch.uint8 if dtype in FP8_DTYPES else dtype
-        self._layers = layers
-        self._counter: LayerTransferCounter | None = None
 
     @abstractmethod
     def _row_buffers(self) -> list[Tensor]:
@@ -70,10 +45,6 @@ class RowLeaf(ABC):
     def _row_stores(self) -> Sequence[RowStore]:
         """Those tensors, and where a slot's row is in each."""
         return [SlotRows(buffer) for buffer in self._row_buffers()]
-
-    @abstractmethod
-    def _row_regions(self) -> tuple[BufferRegion, ...]:
-        """Where those rows are; empty for a stage without layers."""
 
     @abstractmethod
     def get_kv_size_bytes(self) -> tuple[int, int] | int:
@@ -86,52 +57,14 @@ class RowLeaf(ABC):
             for _ in range(self.layer_num)
         ]
 
-    def _fenced(self, layer_id: int) -> int:
-        """The local index of a layer that is about to be read, once it has arrived."""
-        local = self._layers.local(layer_id)
-        if self._counter is not None:
-            self._counter.wait_until(local)
-        return local
-
     def _check(self, *locations: Tensor) -> None:
         for loc in locations:
             check_locations(loc, self.size + self.page_size)
-
-    @property
-    def start_layer(self) -> int:
-        """The first global layer id."""
-        return self._layers.start
-
-    @property
-    def end_layer(self) -> int:
-        """One past the last global layer id."""
-        return self._layers.end
-
-    @property
-    def layer_num(self) -> int:
-        """Layers owned."""
-        return self._layers.count
 
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer; all sources are read first."""
         self._check(tgt_loc, src_loc)
         move_all(self._row_stores(), tgt_loc, src_loc)
-
-    def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
-        """All layers of one kind of row, then of the next; item length is one page's bytes."""
-        return buf_infos(self._row_regions())
-
-    def get_kv_layer_ids(self) -> list[int]:
-        """The owned global ids, once per kind of row."""
-        return [layer_id for region in self._row_regions() for layer_id in region.layer_ids]
-
-    def maybe_get_custom_mem_pool(self) -> object | None:
-        """None: the buffers come from torch's default allocator."""
-        return None
-
-    def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """One region per kind of row; none for a stage without layers."""
-        return self._row_regions()
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every row buffer, after a memory saver resumed them."""
@@ -170,12 +103,6 @@ class RowLeaf(ABC):
         self._check(indices)
         check_meaning(kv_cache_cpu, self.buffer_regions())
         load_rows_from_host(self._row_stores(), kv_cache_cpu, indices)
-
-    def register_layer_transfer_counter(
-        self, layer_transfer_counter: LayerTransferCounter, /
-    ) -> None:
-        """Read doors wait on it from now on, by local layer index."""
-        self._counter = layer_transfer_counter
 
 
 def locations_of(loc_info: Tensor | WriteLocation) -> Tensor:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from kvproto.kernels import FP8_DTYPES
-from kvproto.protocols import BufferRegion, LayerTransferCounter, buf_infos
 from kvproto.reference.host_rows import HostRows
 from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.row_stores import TiledRows, move_all
+from kvproto.reference.stage_leaf import StageLeaf
 
 from .host_copies import copy_to_host, load_from_host
 from .kept import check_rows_element
@@ -24,20 +23,12 @@ __all__ = ["PlaneLeaf"]
 _GIB = 1 << 30
 
 
-class PlaneLeaf(ABC):
+class PlaneLeaf(StageLeaf):
     """Planes of the same token slots and layers; a leaf names them, and has the doors.
 
     Moves and host copies are torch operations on every device; writes are the leaf's. A location
     past the last slot is refused in host memory; on a device its row is dropped, or read as zeros.
     """
-
-    # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
-    size: int
-    page_size: int
-    dtype: torch.dtype
-    store_dtype: torch.dtype
-    device: torch.device
-    cpu_copy_carries_mamba = False
 
     def __init__(
         self,
@@ -48,11 +39,7 @@ class PlaneLeaf(ABC):
         layers: OwnedLayers,
     ) -> None:
         check_rows_element(dtype)
-        self.size, self.page_size = size, page_size
-        self.dtype, self.device = dtype, torch.device(device)
-        self.store_dtype = torch.uint8 if dtype in FP8_DTYPES else dtype
-        self._layers = layers
-        self._counter: LayerTransferCounter | None = None
+        super().__init__(size, page_size, dtype, device, layers)
 
     @abstractmethod
     def _planes(self) -> Sequence[Tensor]:
@@ -61,10 +48,6 @@ class PlaneLeaf(ABC):
     @abstractmethod
     def _stores(self) -> Sequence[TiledRows]:
         """The way to the rows of all layers of every plane, in that order."""
-
-    @abstractmethod
-    def _row_regions(self) -> tuple[BufferRegion, ...]:
-        """Those of the rows that attention reads; none for a stage without layers."""
 
     @property
     def _pages(self) -> int:
@@ -76,37 +59,9 @@ class PlaneLeaf(ABC):
         count = self.layer_num if layers is None else layers
         return PlaneShape(count, self._pages, self.page_size, 1, width, order)
 
-    def _fenced(self, layer_id: int) -> int:
-        """The local index of a layer that is about to be read, once it has arrived."""
-        local = self._layers.local(layer_id)
-        if self._counter is not None:
-            self._counter.wait_until(local)
-        return local
-
     def _bounded(self, loc: Tensor) -> Tensor:
         """As `locations.bounded`, of every plane."""
         return bounded(loc, self.size + self.page_size, self._planes()[0].device)
-
-    @property
-    def start_layer(self) -> int:
-        """The first global layer id."""
-        return self._layers.start
-
-    @property
-    def end_layer(self) -> int:
-        """One past the last global layer id."""
-        return self._layers.end
-
-    @property
-    def layer_num(self) -> int:
-        """Layers owned."""
-        return self._layers.count
-
-    def register_layer_transfer_counter(
-        self, layer_transfer_counter: LayerTransferCounter, /
-    ) -> None:
-        """Read doors wait on it from now on, by local layer index."""
-        self._counter = layer_transfer_counter
 
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot in every layer of every plane; sources are read first."""
@@ -139,22 +94,6 @@ class PlaneLeaf(ABC):
         """Zero slot 0 of every plane, after a memory saver resumed them."""
         for rows in self._stores():
             rows.clear_reserved()
-
-    def buffer_regions(self) -> tuple[BufferRegion, ...]:
-        """One region for each plane that has rows."""
-        return self._row_regions()
-
-    def get_contiguous_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
-        """All layers of one plane, then of the next; item length is one page's bytes."""
-        return buf_infos(self._row_regions())
-
-    def get_kv_layer_ids(self) -> list[int]:
-        """The global id of each of those entries."""
-        return [i for region in self._row_regions() for i in region.layer_ids]
-
-    def maybe_get_custom_mem_pool(self) -> object | None:
-        """None: the planes come from torch's default allocator."""
-        return None
 
     @property
     def mem_usage(self) -> float:
