@@ -12,7 +12,7 @@ from torch import Tensor
 from kvproto.protocols import BufferRegion, Field, LayerTransferCounter, buf_infos
 from kvproto.protocols.layout import FieldName
 
-from .host_rows import HostRows
+from .host_rows import HostRows, check_alike
 
 __all__ = ["Part", "PartPool", "PartedCopy", "PartedRows", "in_one_by_name"]
 
@@ -111,12 +111,13 @@ class PartedRows(ABC):
 
         :raises ValueError: for a copy of other parts or of another number; nothing is written.
         """
-        parts = self._parts()
-        held, wanted = _shapes(kv_cache_cpu.parts), [len(p.pool.get_kv_layer_ids()) for p in parts]
-        if held != wanted:
-            raise ValueError(f"the copy holds rows of {held} buffers, there are {wanted} here")
-        for part, rows in zip(parts, kv_cache_cpu.parts, strict=True):
-            part.pool.load_cpu_copy(rows, indices)
+        pools, copies = [part.pool for part in self._parts()], kv_cache_cpu.parts
+        if len(copies) != len(pools):
+            raise ValueError(f"the copy holds rows of {len(copies)} pools, there are {len(pools)}")
+        for pool, rows in zip(pools, copies, strict=True):
+            check_alike(rows, pool.get_cpu_copy(indices[:0]), indices.shape[0])
+        for pool, rows in zip(pools, copies, strict=True):
+            pool.load_cpu_copy(rows, indices)
 
     def get_contiguous_buf_infos(self) -> BufInfos:
         """The main rows by page, keys of all layers and then values; index rows are state."""
@@ -181,7 +182,3 @@ def _in_one(regions: Sequence[BufferRegion]) -> BufferRegion:
     pairs = [pair for r in regions for pair in zip(r.layer_ids, r.bases, strict=True)]
     layer_ids, bases = zip(*sorted(pairs), strict=True)
     return replace(regions[0], layer_ids=layer_ids, bases=bases)
-
-
-def _shapes(copies: Sequence[HostRows]) -> list[int]:
-    return [len(copy.rows) for copy in copies]

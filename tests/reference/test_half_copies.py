@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kvproto.reference import CompressedDSALeaf, MHALeaf, dsa_leaf
+from kvproto.reference import CompressedDSALeaf, MHALeaf, SparseIndexLeaf, dsa_leaf
 from tests.reference.block_scaled import mxfp8, nvfp4
 from tests.reference.dsa_leaves import PACKED, filled, make
 from tests.reference.window_pairs import small
@@ -155,3 +155,39 @@ def test_four_and_eight_bit_elements_are_told_apart() -> None:
     assert any("float4_e2m1fn_x2" in each for each in copy.meaning)
     with pytest.raises(ValueError, match=r"float4_e2m1fn_x2.*must be.*float8_e4m3fn"):
         leaf.load_cpu_copy(copy, LOC)
+
+
+def sparse(index_dtype: torch.dtype, width: int = 4) -> SparseIndexLeaf:
+    """Layers 0 and 1, both sparse: index keys alone, and index keys and values."""
+    leaf = SparseIndexLeaf(
+        size=16,
+        page_size=4,
+        head_num=2,
+        head_dim=3,
+        idx_head_dim=width,
+        dtype=torch.bfloat16,
+        index_dtype=index_dtype,
+        dense_layer_ids=[],
+        sparse_layer_ids=[0, 1],
+        disable_value_sparse_layer_ids=[0],
+        device="cpu",
+    )
+    for buffer in (*leaf.k_buffer, *leaf.v_buffer):
+        buffer.fill_(1)
+    return leaf
+
+
+@pytest.mark.parametrize(
+    "other",
+    [sparse(torch.float8_e4m3fnuz), sparse(torch.bfloat16), sparse(torch.float8_e4m3fn, width=8)],
+    ids=["another fp8", "another dtype", "another width"],
+)
+def test_main_rows_stay_where_index_rows_do_not_fit(other: SparseIndexLeaf) -> None:
+    """The main rows of the copy are such as those here, and would come first."""
+    leaf = sparse(torch.float8_e4m3fn)
+    copy = other.get_cpu_copy(LOC)
+    for buffer in (*leaf.k_buffer, *leaf.v_buffer):
+        buffer.zero_()
+    with pytest.raises(ValueError, match="copy"):
+        leaf.load_cpu_copy(copy, LOC)
+    assert not any(buffer.any() for buffer in (*leaf.k_buffer, *leaf.v_buffer))

@@ -184,7 +184,9 @@ def test_the_parts_wait_by_the_layer_of_the_stage_too() -> None:
 def test_a_copy_of_another_pool_is_refused_before_anything_is_written() -> None:
     source, target = make(end_layer=4), make()
     copy = source.get_cpu_copy(torch.tensor([1]))
-    with pytest.raises(ValueError, match="the copy holds rows of"):
+    with pytest.raises(
+        ValueError, match="the copy holds 1 rows of 8 buffers, asked to load 1 rows into 10"
+    ):
         target.load_cpu_copy(copy, torch.tensor([1]))
 
 
