@@ -105,7 +105,9 @@ def _add_check(commands: Commands) -> None:
         help="which laws run in a child process of their own",
     )
     check.add_argument(
-        "--mutants", action="store_true", help="prove the laws on the kit's faulty pools instead"
+        "--mutants",
+        action="store_true",
+        help="prove the laws, or those of --law, on the kit's faulty pools instead",
     )
     check.add_argument("--json", metavar="FILE", help="write the report as JSON")
     check.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
@@ -224,7 +226,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         from .conformance.mutants.command import check_mutants
 
-        return check_mutants()
+        return check_mutants(arguments)
     from .conformance.command import check
 
     return check(arguments)

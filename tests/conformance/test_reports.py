@@ -152,7 +152,32 @@ def test_mutants_are_listed_with_what_kills_them(
 
     one: list[Any] = [m for m in MUTANTS if m.kills == "leaf.slot-zero"]
     monkeypatch.setattr(command, "MUTANTS", one)
-    monkeypatch.setattr("kvproto.conformance.mutants.registry.MUTANTS", one)
     assert main(["check", "--mutants"]) == 1
     shown = capsys.readouterr().out
     assert "laws that kill none" in shown
+
+
+def test_mutants_of_a_law_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvproto.conformance.mutants import MUTANTS
+
+    assert main(["check", "--mutants", "--law", "leaf.slot-zero"]) == 0
+    shown = capsys.readouterr().out
+    wanted = sum(mutant.kills == "leaf.slot-zero" for mutant in MUTANTS)
+    assert f"all {wanted} mutants killed" in shown
+    assert "leaf.geometry" not in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ([TOY], "module:factory"),
+        (["--spec", "mha-bf16-page16"], "--spec"),
+        (["--row-access", "a:B"], "--row-access"),
+        (["--json", "report.json"], "--json"),
+    ],
+)
+def test_what_mutants_do_not_go_with_is_said(
+    more: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--mutants", *more]) == 2
+    assert f"not with {named}" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -94,12 +94,12 @@ def mutant(
     return register
 
 
-def run_mutants() -> Iterator[Killed]:
+def run_mutants(mutants: Sequence[Mutant]) -> Iterator[Killed]:
     """Hold each mutant to the law that must kill it.
 
     :raises KeyError: for a mutant that names no law.
     """
-    for each in MUTANTS:
+    for each in mutants:
         LAWS[each.kills]
         broken = [r for r in each.report().failures if r.law == each.kills]
         yield Killed(each, broken[0] if broken else None)
