@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels.fp8 import Scale
-from kvproto.protocols import AttentionLayer, LayerTransferCounter, PoolTraits, WriteLocation
+from kvproto.protocols import AttentionLayer, PoolTraits, WriteLocation
 
 from .elements import check_geometry
 from .head_rows import HeadRows, store_head_rows
@@ -18,14 +18,14 @@ from .key_only import KeyOnlyLeaf
 from .mha import MHALeaf
 from .mha_layout import mha_traits
 from .row_leaf import locations_of
-from .sides import SideCounter
+from .sparse_doors import SparseDoors
 from .sparse_layers import SparseLayers
-from .sparse_parts import Part, PartedRows
+from .sparse_parts import Part
 
 __all__ = ["SparseIndexLeaf", "sparse_traits"]
 
 
-class SparseIndexLeaf(PartedRows):
+class SparseIndexLeaf(SparseDoors[MHALeaf]):
     """K and V rows of every layer, and index rows of one head for the sparse layers.
 
     The constructor takes the keywords in use today. The three lists of layers are the whole
@@ -41,19 +41,7 @@ class SparseIndexLeaf(PartedRows):
     :raises ValueError: for impossible geometry or layers, before anything is allocated.
     """
 
-    # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
-    size: int
-    page_size: int
-    dtype: torch.dtype
-    store_dtype: torch.dtype
-    device: torch.device
-    start_layer: int
-    end_layer: int
-    layer_num: int
-    head_num: int
-    head_dim: int
-    v_head_dim: int
-    main_pool: MHALeaf
+    # Declared, as in `SparseDoors`.
     index_k_pool: KeyOnlyLeaf | None
     index_kv_pool: MHALeaf | None
     sparse_layer_id_mapping: Mapping[int, int]
@@ -89,7 +77,7 @@ class SparseIndexLeaf(PartedRows):
         self.pool_traits = sparse_traits(dtype, layers.values_in_model)
         rows: dict[str, Any] = {"size": size, "page_size": page_size, "device": device}
         rows["enable_memory_saver"] = enable_memory_saver
-        self.main_pool = MHALeaf(
+        main = MHALeaf(
             **rows,
             dtype=dtype,
             head_num=head_num,
@@ -100,7 +88,7 @@ class SparseIndexLeaf(PartedRows):
         element = dtype if index_dtype is None else index_dtype
         index = {**rows, "dtype": element, "head_num": 1, "head_dim": idx_head_dim}
         self._add_index(layers, index)
-        self._adopt_main(self.main_pool)
+        self._adopt_main(main)
 
     def _add_index(self, layers: SparseLayers, keywords: dict[str, Any]) -> None:
         both, alone = layers.keys_and_values, layers.keys_only
@@ -110,13 +98,6 @@ class SparseIndexLeaf(PartedRows):
         self.index_k_layer_id_mapping = _numbered(alone)
         self.index_kv_layer_id_mapping = _numbered(both)
 
-    def _adopt_main(self, main: MHALeaf) -> None:
-        self.size, self.page_size, self.device = main.size, main.page_size, main.device
-        self.dtype, self.store_dtype = main.dtype, main.store_dtype
-        self.start_layer, self.end_layer = main.start_layer, main.end_layer
-        self.layer_num, self.head_num = main.layer_num, main.head_num
-        self.head_dim, self.v_head_dim = main.head_dim, main.v_head_dim
-
     def _parts(self) -> tuple[Part, ...]:
         index = (
             (self.index_k_pool, self.index_k_layer_id_mapping),
@@ -125,32 +106,6 @@ class SparseIndexLeaf(PartedRows):
         stage = tuple(range(self.start_layer, self.end_layer))
         parts = [Part(pool, tuple(ids), True) for pool, ids in index if pool is not None]
         return Part(self.main_pool, stage, False), *parts
-
-    @property
-    def k_buffer(self) -> list[Tensor]:
-        """The main key rows, by local layer."""
-        return self.main_pool.k_buffer
-
-    @property
-    def v_buffer(self) -> list[Tensor]:
-        """The main value rows, by local layer."""
-        return self.main_pool.v_buffer
-
-    def get_v_head_dim(self) -> int:
-        """The width of a value head, without naming a layer."""
-        return self.v_head_dim
-
-    def get_key_buffer(self, layer_id: int, /) -> Tensor:
-        """The main key rows of a layer, as `MHALeaf` has them."""
-        return self.main_pool.get_key_buffer(layer_id)
-
-    def get_value_buffer(self, layer_id: int, /) -> Tensor:
-        """The main value rows of a layer, as `MHALeaf` has them."""
-        return self.main_pool.get_value_buffer(layer_id)
-
-    def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
-        """Both main buffers of a layer."""
-        return self.main_pool.get_kv_buffer(layer_id)
 
     def get_index_k_buffer(self, layer_id: int, /) -> Tensor:
         """All index keys of a sparse layer: `[size + page_size, 1, idx_head_dim]`, an alias.
@@ -171,21 +126,6 @@ class SparseIndexLeaf(PartedRows):
             raise ValueError(f"layer_id={layer_id} has index keys, but no index values")
         pool, local = found
         return pool.get_kv_buffer(local)
-
-    def set_kv_buffer(
-        self,
-        layer: AttentionLayer | None,
-        loc_info: Tensor | WriteLocation,
-        cache_k: Tensor,
-        cache_v: Tensor,
-        k_scale: Scale = None,
-        v_scale: Scale = None,
-        layer_id_override: int | None = None,
-    ) -> None:
-        """Store a main row per location, in any layer, as `MHALeaf` does; index rows stay."""
-        self.main_pool.set_kv_buffer(
-            layer, loc_info, cache_k, cache_v, k_scale, v_scale, layer_id_override
-        )
 
     def set_index_k_buffer(
         self,
@@ -273,21 +213,7 @@ class SparseIndexLeaf(PartedRows):
 
     def get_sparse_kv_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The main rows of the sparse layers by page: their keys, then their values."""
-        sparse = self.sparse_layer_id_mapping
-        entries = zip(self.get_kv_layer_ids(), *self.get_contiguous_buf_infos(), strict=True)
-        kept = [entry for layer_id, *entry in entries if layer_id in sparse]
-        ptrs, lens, items = ([entry[column] for entry in kept] for column in range(3))
-        return ptrs, lens, items
-
-    def register_layer_transfer_counter(
-        self, layer_transfer_counter: LayerTransferCounter, /
-    ) -> None:
-        """Every read door waits from now on, those of the parts too, by the layer in the stage."""
-        for part in self._parts():
-            thresholds = tuple(layer_id - self.start_layer for layer_id in part.layer_ids)
-            part.pool.register_layer_transfer_counter(
-                SideCounter(layer_transfer_counter, thresholds)
-            )
+        return self._main_infos(self.sparse_layer_id_mapping)
 
 
 def _numbered(layer_ids: Sequence[int]) -> dict[int, int]:

@@ -13,8 +13,9 @@ from kvproto.protocols import BufferRegion, Field, LayerTransferCounter, buf_inf
 from kvproto.protocols.layout import FieldName
 
 from .host_rows import HostRows, check_alike
+from .sides import SideCounter
 
-__all__ = ["Part", "PartPool", "PartedCopy", "PartedRows", "in_one_by_name"]
+__all__ = ["BufInfos", "Part", "PartPool", "PartedCopy", "PartedRows", "in_one_by_name"]
 
 BufInfos = tuple[list[int], list[int], list[int]]
 
@@ -80,6 +81,16 @@ class PartedRows(ABC):
     @abstractmethod
     def _parts(self) -> tuple[Part, ...]:
         """Every pool that holds rows."""
+
+    def register_layer_transfer_counter(
+        self, layer_transfer_counter: LayerTransferCounter, /
+    ) -> None:
+        """Every read door waits from now on, those of the parts too, by the layer in the stage."""
+        for part in self._parts():
+            thresholds = tuple(layer_id - self.start_layer for layer_id in part.layer_ids)
+            part.pool.register_layer_transfer_counter(
+                SideCounter(layer_transfer_counter, thresholds)
+            )
 
     def move_kv_cache(self, tgt_loc: Tensor, src_loc: Tensor, /) -> None:
         """Copy tokens from slot to slot, index rows too; all sources are read first."""

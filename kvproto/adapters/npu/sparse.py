@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels.fp8 import Scale
-from kvproto.protocols import AttentionLayer, LayerTransferCounter, PoolTraits, WriteLocation
+from kvproto.protocols import AttentionLayer, PoolTraits, WriteLocation
 from kvproto.reference.elements import check_geometry
 from kvproto.reference.row_leaf import locations_of
-from kvproto.reference.sides import SideCounter
+from kvproto.reference.sparse_doors import SparseDoors
 from kvproto.reference.sparse_layers import SparseLayers
-from kvproto.reference.sparse_parts import Part, PartedRows
+from kvproto.reference.sparse_parts import Part
 
 from .kept import check_rows_element
 from .key_only import NPUKeyOnlyLeaf, store_keys
@@ -25,7 +25,7 @@ from .operators import Rows, store_pair
 __all__ = ["NPUSparseIndexLeaf"]
 
 
-class NPUSparseIndexLeaf(PartedRows):
+class NPUSparseIndexLeaf(SparseDoors[NPUMHALeaf]):
     """K and V rows of every layer, and index rows of one head for the sparse layers, in planes.
 
     The constructor takes the keywords in use today, and `kv_cache_layout` as `NPUMHALeaf` does.
@@ -37,19 +37,7 @@ class NPUSparseIndexLeaf(PartedRows):
     :raises ValueError: for impossible geometry or layers, before anything is allocated.
     """
 
-    # Declared, so that a capability check is settled on the class (see `kvproto.adopt`).
-    size: int
-    page_size: int
-    dtype: torch.dtype
-    store_dtype: torch.dtype
-    device: torch.device
-    start_layer: int
-    end_layer: int
-    layer_num: int
-    head_num: int
-    head_dim: int
-    v_head_dim: int
-    main_pool: NPUMHALeaf
+    # Declared, as in `SparseDoors`.
     index_k_pool: NPUKeyOnlyLeaf | None
     index_kv_pool: NPUMHALeaf | None
     pool_traits: PoolTraits
@@ -95,21 +83,14 @@ class NPUSparseIndexLeaf(PartedRows):
         self._index_dtype = element
         self._keyed = {layer_id: local for local, layer_id in enumerate(alone)}
         self._valued = {layer_id: local for local, layer_id in enumerate(both)}
-        self._adopt(main)
+        self._adopt_main(main)
+        self.kv_cache_layout = main.kv_cache_layout
         self.pool_traits = replace(
             main.pool_traits,
             kind="sparse_index",
             index_scheme="sparse_kv" if layers.values_in_model else "sparse_k",
             state_index_space="kv_pages",
         )
-
-    def _adopt(self, main: NPUMHALeaf) -> None:
-        self.main_pool, self.kv_cache_layout = main, main.kv_cache_layout
-        self.size, self.page_size, self.device = main.size, main.page_size, main.device
-        self.dtype, self.store_dtype = main.dtype, main.store_dtype
-        self.start_layer, self.end_layer = main.start_layer, main.end_layer
-        self.layer_num, self.head_num = main.layer_num, main.head_num
-        self.head_dim, self.v_head_dim = main.head_dim, main.v_head_dim
 
     def _parts(self) -> tuple[Part, ...]:
         parts = [Part(self.main_pool, tuple(range(self.start_layer, self.end_layer)), False)]
@@ -118,32 +99,6 @@ class NPUSparseIndexLeaf(PartedRows):
         if self.index_kv_pool is not None:
             parts.append(Part(self.index_kv_pool, tuple(self._valued), True))
         return tuple(parts)
-
-    @property
-    def k_buffer(self) -> list[Tensor]:
-        """The main key rows, by local layer."""
-        return self.main_pool.k_buffer
-
-    @property
-    def v_buffer(self) -> list[Tensor]:
-        """The main value rows, by local layer."""
-        return self.main_pool.v_buffer
-
-    def get_v_head_dim(self) -> int:
-        """The width of a value head, without naming a layer."""
-        return self.v_head_dim
-
-    def get_key_buffer(self, layer_id: int, /) -> Tensor:
-        """The main key rows of a layer, as `NPUMHALeaf` has them."""
-        return self.main_pool.get_key_buffer(layer_id)
-
-    def get_value_buffer(self, layer_id: int, /) -> Tensor:
-        """The main value rows of a layer, as `NPUMHALeaf` has them."""
-        return self.main_pool.get_value_buffer(layer_id)
-
-    def get_kv_buffer(self, layer_id: int, /) -> tuple[Tensor, Tensor]:
-        """Both main buffers of a layer."""
-        return self.main_pool.get_kv_buffer(layer_id)
 
     def get_index_k_buffer(self, layer_id: int, /) -> Tensor:
         """All index keys of a sparse layer, of one head, in the leaf's layout: an alias.
@@ -162,21 +117,6 @@ class NPUSparseIndexLeaf(PartedRows):
         if self.index_kv_pool is None or layer_id not in self._valued:
             raise self._no_index_rows(layer_id)
         return self.index_kv_pool.get_kv_buffer(self._valued[layer_id])
-
-    def set_kv_buffer(
-        self,
-        layer: AttentionLayer | None,
-        loc_info: Tensor | WriteLocation,
-        cache_k: Tensor,
-        cache_v: Tensor,
-        k_scale: Scale = None,
-        v_scale: Scale = None,
-        layer_id_override: int | None = None,
-    ) -> None:
-        """Store a main row per location, in any layer, as `NPUMHALeaf` does; index rows stay."""
-        self.main_pool.set_kv_buffer(
-            layer, loc_info, cache_k, cache_v, k_scale, v_scale, layer_id_override
-        )
 
     def set_index_k_buffer(
         self,
@@ -260,22 +200,8 @@ class NPUSparseIndexLeaf(PartedRows):
 
     def get_sparse_kv_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The main rows of the sparse layers by page: their keys, then their values."""
-        sparse = {*self._keyed, *self._valued}
-        entries = zip(self.get_kv_layer_ids(), *self.get_contiguous_buf_infos(), strict=True)
-        kept = [entry for layer_id, *entry in entries if layer_id in sparse]
-        ptrs, lens, items = ([entry[column] for entry in kept] for column in range(3))
-        return ptrs, lens, items
+        return self._main_infos({*self._keyed, *self._valued})
 
     def get_hicache_transfer_buffers(self) -> tuple[Tensor, Tensor]:
         """The main rows of all layers, for a host tier; index pools have their own."""
         return self.main_pool.get_hicache_transfer_buffers()
-
-    def register_layer_transfer_counter(
-        self, layer_transfer_counter: LayerTransferCounter, /
-    ) -> None:
-        """Every read door waits from now on, those of the parts too, by the layer in the stage."""
-        for part in self._parts():
-            thresholds = tuple(layer_id - self.start_layer for layer_id in part.layer_ids)
-            part.pool.register_layer_transfer_counter(
-                SideCounter(layer_transfer_counter, thresholds)
-            )
