@@ -58,7 +58,13 @@ def test_rows_of_any_order_of_axes(order: tuple[int, ...]) -> None:
 
 
 @served
-def test_nothing_to_store_is_no_launch() -> None:
+def test_nothing_to_store_is_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launched(_device: torch.device) -> None:
+        raise RuntimeError("launched")
+
+    monkeypatch.setattr("kvproto.kernels.triton.launch._on", launched)
+    with pytest.raises(RuntimeError, match="launched"):
+        store_rows(torch.zeros(4, 2), torch.tensor([1]), torch.ones(1, 2))
     store_rows(torch.zeros(4, 2), torch.empty(0, dtype=torch.int64), torch.empty(0, 2))
     store_rows(torch.zeros(4, 0), torch.tensor([1]), torch.empty(1, 0))
     move_row_sets([torch.zeros(4, 0)], torch.tensor([1]), torch.tensor([2]))
