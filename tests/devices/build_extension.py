@@ -29,7 +29,7 @@ class NoCompiler(RuntimeError):
 
 
 def library() -> Path:
-    """The compiled extension; built by the first that asks, while the others wait (about 20 s)."""
+    """The compiled extension; built by the first that asks, while the others wait."""
     path = CACHE / f"{_key()}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
