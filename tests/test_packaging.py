@@ -17,7 +17,10 @@ import kvproto
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 BIN = Path(sys.executable).parent
-OPTIONAL = {"triton", "beartype", "pytest", "hypothesis", "libcst", "rich", "nixl", "sglang"}
+OPTIONAL = {"triton", "beartype", "pytest", "hypothesis", "libcst", "rich", "sglang"} | {
+    "msgspec",
+    "nixl_cu12",
+}
 
 
 def imported_by(statement: str) -> set[str]:
