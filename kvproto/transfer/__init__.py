@@ -1,0 +1,47 @@
+"""Pages to another process: what pools hold, what peers agree on, and which bytes go where.
+
+Needs numpy, and msgspec for messages: `pip install kvproto[transfer]`.
+"""
+
+from .describe import Heads, describe
+from .descriptors import Descriptors, descriptors
+from .manifest import (
+    MANIFEST_VERSION,
+    Conversion,
+    IndexSpace,
+    LeftOut,
+    ManifestRegion,
+    PoolManifest,
+    PoolName,
+    PoolPart,
+)
+from .negotiate import negotiate
+from .page_lists import PageLists
+from .plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
+from .refusal import ManifestError, NegotiationError, Refusal
+
+__all__ = [
+    "MANIFEST_VERSION",
+    "Conversion",
+    "Descriptors",
+    "Direction",
+    "Heads",
+    "IndexSpace",
+    "LeftOut",
+    "ManifestError",
+    "ManifestRegion",
+    "NegotiationError",
+    "PageLists",
+    "Pieces",
+    "PlannedEnd",
+    "PoolManifest",
+    "PoolName",
+    "PoolPart",
+    "Refusal",
+    "RegionPair",
+    "SpacePages",
+    "TransferPlan",
+    "describe",
+    "descriptors",
+    "negotiate",
+]

@@ -1,0 +1,144 @@
+"""What a process says of its pools before pages travel: a frozen value, sent to every peer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from kvproto.protocols import BufferRegion, Fingerprint, PoolTraits
+
+__all__ = [
+    "MANIFEST_VERSION",
+    "Conversion",
+    "IndexSpace",
+    "LeftOut",
+    "ManifestRegion",
+    "PoolManifest",
+    "PoolName",
+    "PoolPart",
+]
+
+MANIFEST_VERSION = 1
+"""Peers of another version are refused: raised whenever a manifest means something else."""
+
+IndexSpace: TypeAlias = Literal["full", "window", "state", "request"]
+"""What a region's pages are numbered by: token pages of the pool, token pages of its window
+sub-pool, state slots, or rows of the request table."""
+
+PoolName: TypeAlias = Literal["target", "draft"]
+"""Whose pool of a manifest it is. Both are addressed by the same page lists, space by space."""
+
+Conversion: TypeAlias = Literal["none", "staging"]
+"""What a receiver can do with pages of another layout: nothing, or convert them from staging."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Bytes that a pool owns and that deliberately do not travel, and why."""
+
+    name: str
+    nbytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.nbytes} bytes): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestRegion:
+    """A region, what its pages are numbered by, and which heads of the model are in it.
+
+    Number `i` of the space names the region's pages `i * pages_per_item` up to, but without,
+    `(i + 1) * pages_per_item`: a ring of several pages, or the index pages of several ranks.
+    `heads` is the first global head and one past the last; None where rows have no heads, where
+    all ranks have the same ones, or where `describe` was not told.
+    """
+
+    space: IndexSpace
+    region: BufferRegion
+    pages_per_item: int = 1
+    heads: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """What the bytes are: the names of the fields, padding aside."""
+        return "/".join(f.name for f in self.region.fields if f.name != "padding")
+
+    @property
+    def capacity(self) -> int:
+        """How many numbers of the space it has bytes for, the reserved 0 included."""
+        return self.region.page_count // self.pages_per_item
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a peer compares before a byte moves."""
+        return self.region.fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPart:
+    """One pool: the target's, or that of the draft model beside it.
+
+    `page_size` counts the tokens of a page of the full and of the window space. Regions are in the
+    order of `DeclaresRegions.buffer_regions`.
+    """
+
+    name: PoolName
+    page_size: int
+    traits: PoolTraits | None
+    regions: tuple[ManifestRegion, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    def in_space(self, space: IndexSpace) -> tuple[ManifestRegion, ...]:
+        """The regions numbered so."""
+        return tuple(each for each in self.regions if each.space == space)
+
+    @property
+    def layer_ids(self) -> tuple[int, ...]:
+        """The global ids of all layers that have bytes here, ascending."""
+        return tuple(sorted({i for each in self.regions for i in each.region.layer_ids}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolManifest:
+    """Every byte of a process's pools that may travel, and what of them does not.
+
+    Bases are live addresses of `owner`: a manifest is valid until its pools are freed.
+    """
+
+    owner: str
+    pools: tuple[PoolPart, ...]
+    version: int = MANIFEST_VERSION
+    conversion: Conversion = "none"
+
+    def pool(self, name: PoolName) -> PoolPart:
+        """The pool of that name.
+
+        :raises KeyError: naming those there are.
+        """
+        for part in self.pools:
+            if part.name == name:
+                return part
+        raise KeyError(f"no pool '{name}', there are {', '.join(p.name for p in self.pools)}")
+
+    @property
+    def spaces(self) -> tuple[IndexSpace, ...]:
+        """The spaces that some region is numbered by, in the order of `IndexSpace`."""
+        order: tuple[IndexSpace, ...] = ("full", "window", "state", "request")
+        used = {each.space for part in self.pools for each in part.regions}
+        return tuple(space for space in order if space in used)
+
+    def capacity(self, space: IndexSpace) -> int:
+        """How many numbers of the space every region of it has, the reserved 0 included; or 0."""
+        held = [each.capacity for part in self.pools for each in part.in_space(space)]
+        return min(held, default=0)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What of all the pools does not travel."""
+        return tuple(each for part in self.pools for each in part.left_out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all regions, reserved pages included, gaps between pages not."""
+        return sum(each.region.nbytes for part in self.pools for each in part.regions)

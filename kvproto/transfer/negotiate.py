@@ -1,0 +1,97 @@
+"""Two manifests become a plan, or the fields in which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvproto.protocols import PoolTraits
+
+from .fit import differences, planned
+from .manifest import MANIFEST_VERSION, IndexSpace, PoolManifest, PoolName, PoolPart
+from .pairing import matched, unmatched
+from .plan import Direction, SpacePages, TransferPlan
+from .refusal import NegotiationError, Refusal
+
+__all__ = ["negotiate"]
+
+_TRAITS = ("quant_scheme", "fp8_variant", "scale_layout", "index_scheme", "swa_storage")
+"""Traits that say what bytes mean; how they lie is said by the regions, more closely."""
+
+
+def negotiate(
+    local: PoolManifest, remote: PoolManifest, *, direction: Direction = "write"
+) -> TransferPlan:
+    """What may travel between two processes, and how. No byte has moved.
+
+    Capacities may differ, and so may the layers: those that both have travel, matched by their
+    global id. `direction` says who receives: the remote side of a write, the local one of a read.
+
+    :raises NegotiationError: with every field in which the pages differ, and both its values.
+    """
+    refusals = list(_of_manifests(local, remote))
+    names: list[PoolName] = [] if refusals else [part.name for part in local.pools]
+    for name in names:
+        refusals += _of_pools(local.pool(name), remote.pool(name))
+    if refusals:
+        raise NegotiationError(refusals)
+    sides = [(local.pool(name), remote.pool(name)) for name in names]
+    return TransferPlan(
+        local=local,
+        remote=remote,
+        direction=direction,
+        spaces=_spaces(local, remote),
+        pairs=tuple(
+            pair
+            for mine, theirs in sides
+            for each in matched(mine, theirs)
+            for pair in planned(mine.name, each)
+        ),
+        local_only={mine.name: _only(mine, theirs) for mine, theirs in sides},
+        remote_only={theirs.name: _only(theirs, mine) for mine, theirs in sides},
+    )
+
+
+def _of_manifests(local: PoolManifest, remote: PoolManifest) -> Iterator[Refusal]:
+    for side in (local, remote):
+        if side.version != MANIFEST_VERSION:
+            yield _refusal("manifest", "version", local.version, remote.version)
+            return
+    mine, theirs = ([part.name for part in side.pools] for side in (local, remote))
+    if mine != theirs:
+        yield _refusal("manifest", "pools", " and ".join(mine), " and ".join(theirs))
+
+
+def _of_pools(local: PoolPart, remote: PoolPart) -> Iterator[Refusal]:
+    if local.page_size != remote.page_size:
+        yield _refusal(local.name, "page_size", local.page_size, remote.page_size)
+    if local.traits is not None and remote.traits is not None:
+        yield from _of_traits(local.name, local.traits, remote.traits)
+    yield from unmatched(local, remote)
+    for pair in matched(local, remote):
+        yield from differences(local.name, pair)
+
+
+def _of_traits(where: str, local: PoolTraits, remote: PoolTraits) -> Iterator[Refusal]:
+    for field in _TRAITS:
+        mine, theirs = getattr(local, field), getattr(remote, field)
+        if mine != theirs:
+            yield _refusal(where, field, mine, theirs)
+
+
+def _spaces(local: PoolManifest, remote: PoolManifest) -> dict[IndexSpace, SpacePages]:
+    """Spaces that both have: of pages as long as each side's, and of numbers that are no pages."""
+    sizes = SpacePages(local=local.pools[0].page_size, remote=remote.pools[0].page_size)
+    one = SpacePages(local=1, remote=1)
+    found: dict[IndexSpace, SpacePages] = {}
+    for space in local.spaces:
+        if space in remote.spaces:
+            found[space] = sizes if space in ("full", "window") else one
+    return found
+
+
+def _only(part: PoolPart, other: PoolPart) -> tuple[int, ...]:
+    return tuple(i for i in part.layer_ids if i not in other.layer_ids)
+
+
+def _refusal(where: str, field: str, mine: object, theirs: object) -> Refusal:
+    return Refusal(field=field, where=where, local=str(mine), remote=str(theirs))
