@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
-from kvproto.protocols import DSARows, Fallback
+from kvproto.protocols import DSARows, Fallback, LatentLayout
 
 from .elements import KVCacheDtype
 from .option_values import Float
@@ -64,6 +64,12 @@ _CHOICES: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
         None,
         get_args(HeadLayout),
         "how rows of heads lie, if not as the platform reads them",
+    ),
+    (
+        "--latent-layout",
+        None,
+        get_args(LatentLayout),
+        "how latent rows lie, if not as the platform reads them",
     ),
     ("--dsa-rows", None, get_args(DSARows), "fp8 rows beside index keys"),
     ("--index-rows", "model", get_args(IndexRows), "type of index rows beside rows of heads"),

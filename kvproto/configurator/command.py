@@ -181,6 +181,7 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         kv_cache_dtype=arguments.kv_dtype,
         model_dtype=arguments.model_dtype,
         layout=arguments.layout,
+        latent_layout=arguments.latent_layout,
         dsa_rows=arguments.dsa_rows,
         index_rows=arguments.index_rows,
         role=arguments.role,

@@ -30,6 +30,7 @@ FLAGS = {
     "kind": "--draft-kind",
     "kv_cache_dtype": "--kv-dtype",
     "kv_sharding": "--kv-sharding",
+    "latent_layout": "--latent-layout",
     "layout": "--layout",
     "max_running_requests": "--max-running",
     "max_total_tokens": "--max-tokens",

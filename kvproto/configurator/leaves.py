@@ -21,6 +21,7 @@ from .dsa_rows import fp8_rows
 from .elements import planned_dtype, stored_as
 from .geometry import AttentionGeometry, HeadGeometry, IndexGeometry, LatentGeometry, StateGeometry
 from .index_keys import index_keys
+from .latent_layout import latent_layout
 from .options import ServingOptions
 from .page_shards import page_shards
 from .parallel import ParallelLayout
@@ -145,7 +146,7 @@ class _Maker:
             **self._common(layer_ids),
             kv_lora_rank=geometry.kv_lora_rank,
             qk_rope_head_dim=geometry.qk_rope_head_dim,
-            layout=self.platform.latent_layout,
+            layout=latent_layout(self.options, self.platform, indexed=False),
         )
 
     def _indexed(
@@ -160,7 +161,7 @@ class _Maker:
             kv_lora_rank=geometry.kv_lora_rank,
             qk_rope_head_dim=geometry.qk_rope_head_dim,
             index_head_dim=index.head_dim,
-            layout=self.platform.latent_layout,
+            layout=latent_layout(self.options, self.platform, indexed=True),
             skip_topk_layers=shared if any(shared) else (),
             host_to_device_ratio=ids_per_row(self.options),
             dcp_size=self.parallel.dcp_size,

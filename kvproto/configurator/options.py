@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kvproto.protocols import DSARows, ElementType, Fallback, HeadLayout, PlatformCapabilities
+from kvproto.protocols import (
+    DSARows,
+    ElementType,
+    Fallback,
+    HeadLayout,
+    LatentLayout,
+    PlatformCapabilities,
+)
 
 from .elements import KVCacheDtype
 from .option_values import Float, check_count, check_flag, check_number, check_word
@@ -118,10 +125,11 @@ class SpeculativeOptions:
 class ServingOptions:
     """How the model is served.
 
-    `page_size` None is the platform's `default_page_size`, and `layout`, which is of rows of heads
-    alone, its `head_layout`. `swa_full_tokens_ratio` is the window
-    pool's tokens to one of the full pool. Without `window_pools`, windowed layers keep the whole
-    context. Tokens that left the window are evicted every `window_eviction_interval` steps.
+    `page_size` None is the platform's `default_page_size`, `layout`, which is of rows of heads
+    alone, its `head_layout`, and `latent_layout`, of latent rows, its own. `swa_full_tokens_ratio`
+    is the window pool's tokens to one of the full pool. Without `window_pools`, windowed layers
+    keep the whole context. Tokens that left the window are evicted every
+    `window_eviction_interval` steps.
     `chunked_prefill_size` None has prompts whole. `host_to_device_ratio` is how many ids are lent
     to a row of the device, most of whose tokens are on the host; None keeps all of them on the
     device. `allocator_fallback` is `none` where slots must be the platform's own allocator's.
@@ -131,6 +139,7 @@ class ServingOptions:
     kv_cache_dtype: KVCacheDtype = "auto"
     model_dtype: ElementType = "bfloat16"
     layout: HeadLayout | None = None
+    latent_layout: LatentLayout | None = None
     dsa_rows: DSARows | None = None
     index_rows: IndexRows = "model"
     device: str = "cpu"
@@ -208,6 +217,8 @@ class ServingOptions:
             check_word(name, getattr(self, name), domain)
         if self.layout is not None:
             check_word("layout", self.layout, HeadLayout)
+        if self.latent_layout is not None:
+            check_word("latent_layout", self.latent_layout, LatentLayout)
         if self.dsa_rows is not None:
             check_word("dsa_rows", self.dsa_rows, DSARows)
         check_number("swa_full_tokens_ratio", self.swa_full_tokens_ratio)

@@ -34,6 +34,9 @@ from .sizes_text import shown_bytes
 
 __all__ = ["pool_tree"]
 
+_BY_TOKEN = ("nhd", "latent_rows")
+"""Layouts of rows one after another, which go without saying."""
+
 
 def pool_tree(plan: PoolPlan) -> Tree:
     """A branch for each pool and for the allocator, and where the core may stand in."""
@@ -134,10 +137,10 @@ def _leaf(leaf: LeafRequest) -> str:
             rows += f" in {sparse}"
     stored = str(leaf.dtype).removeprefix("torch.")
     scheme = "" if leaf.quant_scheme == "none" else f" ({leaf.quant_scheme})"
+    layout = "" if leaf.layout in _BY_TOKEN else f", {leaf.layout}"
     cost = shown_bytes(bytes_per_token(leaf))
-    return f"{leaf.layer_num} layers, {rows}, {stored}{scheme}: {cost} a token" + _or_the_core(
-        leaf.fallback
-    )
+    told = f"{leaf.layer_num} layers, {rows}, {stored}{scheme}{layout}: {cost} a token"
+    return told + _or_the_core(leaf.fallback)
 
 
 def _state(state: StatePoolRequest) -> str:

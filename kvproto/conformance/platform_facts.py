@@ -14,10 +14,21 @@ from kvproto.protocols import PlatformCapabilities
 
 from .platform_named import absence, load_platform, platform_names
 
-__all__ = ["FACTS", "Listed", "facts_of", "list_platforms", "listed_platforms"]
+__all__ = [
+    "FACTS",
+    "LAYOUTS",
+    "Listed",
+    "facts_of",
+    "layouts_of",
+    "list_platforms",
+    "listed_platforms",
+]
 
 FACTS = ("type", "page", "fp8", "Triton", "graphs", "fp8 DSA", "align", "offers")
 """The columns of `facts_of`."""
+
+LAYOUTS = ("rows of heads", "latent rows")
+"""Those of `layouts_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +59,35 @@ def facts_of(facts: PlatformCapabilities) -> tuple[str, ...]:
     )
 
 
+def layouts_of(facts: PlatformCapabilities) -> tuple[str, ...]:
+    """How rows lie where a deployment asks for nothing, and how else latent rows may be asked for.
+
+    The others are in brackets.
+    """
+    others = ", ".join(facts.other_latent_layouts)
+    return facts.head_layout, f"{facts.latent_layout} ({others})" if others else facts.latent_layout
+
+
 def list_platforms() -> int:
     """Print a row for each; the exit status."""
-    columns = (Column(name, no_wrap=True) for name in ("platform", "here", *FACTS))
-    table = Table(*columns, box=None, padding=(0, 1, 0, 0))
     listed, console = listed_platforms(), Console()
+    facts, layouts = _table("platform", "here", *FACTS), _table("platform", *LAYOUTS)
     for each in listed:
-        facts = () if each.facts is None else facts_of(each.facts)
-        table.add_row(each.name, "no" if each.absent else "yes", *facts)
-    console.print(table)
-    console.print()
+        told = ("", "") if each.facts is None else layouts_of(each.facts)
+        known = () if each.facts is None else facts_of(each.facts)
+        facts.add_row(each.name, "no" if each.absent else "yes", *known)
+        layouts.add_row(each.name, *told)
+    for table in (facts, layouts):
+        console.print(table)
+        console.print()
     for each in listed:
         if each.absent:
             console.print(Text(f"{each.name} is not here: {each.absent}"), soft_wrap=True)
     return 0
+
+
+def _table(*names: str) -> Table:
+    return Table(*(Column(name, no_wrap=True) for name in names), box=None, padding=(0, 1, 0, 0))
 
 
 def _listed(name: str) -> Listed:

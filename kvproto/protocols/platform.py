@@ -59,7 +59,9 @@ class PlatformCapabilities:
     head_layout: HeadLayout = "nhd"
     """How rows of heads lie where a deployment asks for no layout: as its attention reads them."""
     latent_layout: LatentLayout = "latent_rows"
-    """How its kernels read latent rows."""
+    """How its kernels read latent rows where a deployment asks for no layout."""
+    other_latent_layouts: tuple[LatentLayout, ...] = ()
+    """How else they read latent rows without index keys, where a deployment asks for it."""
     dsa_rows: tuple[DSARows, ...] = ("packed", "raw")
     """fp8 rows beside index keys that its kernels read, the preferred first; packed ones are
     e4m3fn."""

@@ -203,6 +203,11 @@ def test_what_a_comparison_cannot_plan_is_said_of_its_own_memory(
         ("gpt_oss", "--state-slots 9", "note: --state-slots: no layer of this model keeps recurre"),
         ("gpt_oss", "--state-ratio 2", "note: --state-ratio: no layer of this model keeps recurre"),
         ("llama", "--dsa-rows raw", "note: --dsa-rows: no layer of this model has index keys be"),
+        (
+            "llama",
+            "--latent-layout latent_split",
+            "note: --latent-layout: no layer of this model has latent rows",
+        ),
         ("llama", "--index-rows cache", "note: --index-rows: no layer of this model has index ro"),
         ("gpt_oss", "--window-ratio 0.5", ""),
         ("qwen3_next", "--state-ratio 2", ""),

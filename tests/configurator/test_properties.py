@@ -165,6 +165,9 @@ UNRELATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     # Rows that hold no e4m3, or have no index keys beside them.
     ("deepseek_v32", {}, {"dsa_rows": "raw", "platform": replace(OFFERS, dsa_rows=("raw",))}),
     ("llama", {"kv_cache_dtype": "fp8_e4m3"}, {"dsa_rows": "raw"}),
+    # Rows that are no latents, and the layout that latents have anyway.
+    ("llama", {}, {"latent_layout": "latent_split_nz"}),
+    ("deepseek_v3", {}, {"latent_layout": "latent_rows"}),
     # What a platform offers and nobody asks for.
     ("gpt_oss", {}, {"platform": replace(OFFERS, subsystems=frozenset())}),
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvproto.conformance.capability_cells import CAPABILITY_NAMES, NOWHERE
-from kvproto.conformance.platform_facts import FACTS
+from kvproto.conformance.platform_facts import FACTS, LAYOUTS
 from kvproto.conformance.specs import spec_named
 from kvproto.conformance.specs.models import WAYS
 from kvproto.protocols import DSALeafRequest, SparseIndexLeafRequest
@@ -30,7 +30,8 @@ documents and sources. `kvproto platforms` tells which devices are here.
 
 ## Facts
 
-What a platform states of its device, which decides what may be planned and built for it.
+What a platform states of its device, which decides what may be planned and built for it. `page`
+and how rows lie are for deployments that ask for nothing; in brackets is what may be asked for.
 """
 
 _CAPABILITIES = """
@@ -75,7 +76,7 @@ class _Notes:
 
 def rendered(results: Mapping[str, Any]) -> str:
     """The whole page."""
-    facts = {name: each["facts"] for name, each in results.items()}
+    facts, told = {name: each["facts"] for name, each in results.items()}, (*FACTS, *LAYOUTS)
     notes, built = _Notes(), _Notes()
     had = {name for each in results.values() for name in each["capabilities"]}
     capabilities = [name for name in CAPABILITY_NAMES if name in had]
@@ -83,7 +84,7 @@ def rendered(results: Mapping[str, Any]) -> str:
     models = list(dict.fromkeys(m for each in results.values() for m in each["models"]))
     lines = [
         _HEAD,
-        *_table("platform", FACTS, facts, lambda fact, name: facts[name][FACTS.index(fact)]),
+        *_table("platform", told, facts, lambda fact, name: facts[name][told.index(fact)]),
         _CAPABILITIES,
         *_table(
             "capability",

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvproto.conformance import Report, check_platform
 from kvproto.conformance.capability_cells import capability_cells
-from kvproto.conformance.platform_facts import facts_of
+from kvproto.conformance.platform_facts import facts_of, layouts_of
 from kvproto.conformance.platform_named import Named, load_platform
 from kvproto.conformance.platform_parts import PART_SPECS, is_of_platforms, parts_of, platform_laws
 from kvproto.conformance.specs.models import MODEL_SPECS
@@ -23,7 +23,7 @@ from kvproto.conformance.worst import worst_status
 from kvproto.protocols import Declined
 from tests.conformance.platform_page import PAGE, rendered
 
-__all__ = ["COLUMNS", "built_of", "loaded", "measured", "read_results"]
+__all__ = ["COLUMNS", "built_of", "loaded", "measured", "read_results", "stated"]
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "platforms.json"
@@ -61,10 +61,13 @@ def measured(column: str) -> dict[str, Any]:
 
 def _cheap(column: str) -> dict[str, Any]:
     """What takes no law."""
-    return {
-        "facts": list(facts_of(loaded(column).platform.capabilities)),
-        "built": built_of(column),
-    }
+    return {"facts": stated(column), "built": built_of(column)}
+
+
+def stated(column: str) -> list[str]:
+    """What the platform states of its device."""
+    facts = loaded(column).platform.capabilities
+    return [*facts_of(facts), *layouts_of(facts)]
 
 
 def built_of(column: str) -> dict[str, list[str]]:

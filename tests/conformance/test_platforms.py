@@ -64,6 +64,7 @@ def test_the_matrix_is_every_model_in_every_way_it_is_served() -> None:
     assert {o.kv_cache_dtype for o in options} >= {"auto", "fp8_e4m3", "fp4_mx16", "mxfp8", "nvfp4"}
     # None is the platform's own, `nhd` where it states none.
     assert {o.layout for o in options} >= {None, "hnd", "paged_nhd", "vectorized_5d"}
+    assert {o.latent_layout for o in options} == {None, "latent_split_nz"}
     assert {o.role for o in options} == {"unified", "prefill", "decode"}
     assert {spec.request.device for spec in MODEL_SPECS} == {"cpu", "meta"}
     assert {spec.request.pp_rank for spec in MODEL_SPECS} == {0, 1}

@@ -23,6 +23,7 @@ NPU = PlatformCapabilities(
     default_page_size=PAGE_SIZE,
     registration_alignment=2 << 20,
     latent_layout="latent_split",
+    other_latent_layouts=("latent_split_nz",),
     dsa_rows=("packed",),
     index_keys="plain",
 )

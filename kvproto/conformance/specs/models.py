@@ -158,7 +158,10 @@ _SERVED = (
     _Served(name="page16-hnd", options=_few(16, layout="hnd")),
     _Served(name="page16-paged-nhd", options=_few(16, layout="paged_nhd")),
     _Served(name="page16-vectorized", options=_few(16, layout="vectorized_5d")),
-    _Served(name="page16-envelope", options=_few(16, layout="page_envelope")),
+    _Served(
+        name="page16-envelope-nz",  # of rows of heads, and of latent rows
+        options=_few(16, layout="page_envelope", latent_layout="latent_split_nz"),
+    ),
     _Served(
         name="page64-draft",
         options=_few(64, speculative=_DRAFT, role="decode", pre_alloc_size=2),
