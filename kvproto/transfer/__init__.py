@@ -5,6 +5,16 @@ Needs numpy, and msgspec for messages: `pip install kvproto[transfer]`.
 
 from .describe import Heads, describe
 from .descriptors import Descriptors, descriptors
+from .engine import (
+    Blocks,
+    EngineError,
+    EngineUnavailable,
+    Registration,
+    Span,
+    TransferEngine,
+    Write,
+    WriteState,
+)
 from .manifest import (
     MANIFEST_VERSION,
     Conversion,
@@ -16,15 +26,21 @@ from .manifest import (
     PoolPart,
 )
 from .negotiate import negotiate
+from .open_engine import ENGINES, EngineKind, open_engine
 from .page_lists import PageLists
 from .plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
 from .refusal import ManifestError, NegotiationError, Refusal
 
 __all__ = [
+    "ENGINES",
     "MANIFEST_VERSION",
+    "Blocks",
     "Conversion",
     "Descriptors",
     "Direction",
+    "EngineError",
+    "EngineKind",
+    "EngineUnavailable",
     "Heads",
     "IndexSpace",
     "LeftOut",
@@ -39,9 +55,15 @@ __all__ = [
     "PoolPart",
     "Refusal",
     "RegionPair",
+    "Registration",
     "SpacePages",
+    "Span",
+    "TransferEngine",
     "TransferPlan",
+    "Write",
+    "WriteState",
     "describe",
     "descriptors",
     "negotiate",
+    "open_engine",
 ]

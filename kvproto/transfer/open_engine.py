@@ -1,0 +1,29 @@
+"""Engines by name."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from .engine import TransferEngine
+
+__all__ = ["ENGINES", "EngineKind", "open_engine"]
+
+EngineKind: TypeAlias = Literal["nixl", "local"]
+
+ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
+
+
+def open_engine(kind: EngineKind) -> TransferEngine:
+    """An engine for host memory. What it needs is imported now.
+
+    :raises EngineUnavailable: where it is not installed, saying how to install it.
+    """
+    match kind:
+        case "nixl":
+            from .nixl_engine import NixlEngine
+
+            return NixlEngine()
+        case "local":
+            from .local_engine import LocalEngine
+
+            return LocalEngine()
