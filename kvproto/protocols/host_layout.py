@@ -55,6 +55,12 @@ class HostRegion:
         """Bytes of a page in all layers."""
         return len(self.region.bases) * self.region.bytes_per_page
 
+    @property
+    def by_token(self) -> bool:
+        """Whether all layers of a token lie together, and not those of a page."""
+        whole = self.region.is_envelope or not _has_token_rows(self.region)
+        return self.layout == "page_first" and not whole
+
     def spans(self, layer_id: int, page: int) -> tuple[HostSpan, ...]:
         """The pieces of a host page that belong to a global layer id, in order.
 
@@ -71,7 +77,7 @@ class HostRegion:
             return tuple(_in_envelope(region, layer_id, page * whole))
         if self.layout == "layer_first":
             return (HostSpan((at * self.page_count + page) * whole, 0, whole),)
-        if self.layout == "page_first_direct" or not _has_token_rows(region):
+        if not self.by_token:
             return (HostSpan((page * layers + at) * whole, 0, whole),)
         row = whole // region.page_size
         first = page * region.page_size

@@ -1,5 +1,7 @@
 """Pages to another process: what pools hold, what peers agree on, and which bytes go where.
 
+And pages to host memory (`HostPool`).
+
 Needs numpy, and msgspec for messages: `pip install kvproto[transfer]`.
 """
 
@@ -15,6 +17,7 @@ from .engine import (
     Write,
     WriteState,
 )
+from .host import DevicePool, HostCapacity, HostPool
 from .manifest import (
     MANIFEST_VERSION,
     Conversion,
@@ -37,11 +40,14 @@ __all__ = [
     "Blocks",
     "Conversion",
     "Descriptors",
+    "DevicePool",
     "Direction",
     "EngineError",
     "EngineKind",
     "EngineUnavailable",
     "Heads",
+    "HostCapacity",
+    "HostPool",
     "IndexSpace",
     "LeftOut",
     "ManifestError",

@@ -1,0 +1,98 @@
+"""The pages of a region as tensors: where the device has them, and where the host tier does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+
+import torch
+from torch import Tensor
+
+from kvproto.kernels import by_layer
+from kvproto.protocols import BufferRegion, Field, HostRegion
+
+__all__ = ["PageViews", "layer_views", "page_views", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageViews:
+    """The same bytes of every page at both ends: page first, the rest alike, the last axis dense.
+
+    Elements are the widest integers that both ends are aligned for.
+    """
+
+    device: Tensor
+    host: Tensor
+
+    @staticmethod
+    def of(device: Tensor, host: Tensor) -> PageViews:
+        """Over uint8 views."""
+        dtype = _widest(device, host)
+        return PageViews(device.view(dtype), host.view(dtype))
+
+
+def rows_of(mirror: HostRegion) -> tuple[int, int]:
+    """`(rows, bytes)`: how many runs of bytes a page is in each layer, and how long each is."""
+    region = mirror.region
+    if mirror.by_token:
+        return region.page_size, region.bytes_per_page // region.page_size
+    return 1, region.bytes_per_page
+
+
+def page_views(mirror: HostRegion, buffers: list[Tensor], memory: Tensor) -> list[PageViews]:
+    """Whole pages of each base of the region, `[pages, rows, bytes]` in bytes.
+
+    `buffers` are the device's bytes from each base on, `memory` the tier's bytes of the region.
+    """
+    rows, nbytes = rows_of(mirror)
+    bases, count = len(buffers), mirror.page_count
+    match mirror.layout:
+        case "layer_first":
+            shape = bases, count, rows, nbytes
+        case "page_first":
+            shape = count, rows, bases, nbytes
+        case "page_first_direct":
+            shape = count, bases, rows, nbytes
+    region, held = mirror.region, by_layer(memory.view(shape), mirror.layout)
+    there = (region.page_count, rows, nbytes), (region.page_stride, nbytes, 1)
+    return [PageViews.of(buffers[i].as_strided(*there), held[i]) for i in range(bases)]
+
+
+def layer_views(
+    mirror: HostRegion, layer_id: int, buffers: list[Tensor], memory: Tensor
+) -> list[PageViews]:
+    """What a global layer id has of each page: the page of its base, or its rows in an envelope."""
+    region = mirror.region
+    if not region.is_envelope:
+        return [page_views(mirror, buffers, memory)[region.layer_ids.index(layer_id)]]
+    strides = region.page_stride, region.bytes_per_page
+    counts = region.page_count, mirror.page_count
+    views: list[PageViews] = []
+    for field in (region.in_layer(layer_id, f) for f in region.fields if f.name != "padding"):
+        ends = [
+            _field_view(whole, field, count, stride)
+            for whole, count, stride in zip((buffers[0], memory), counts, strides, strict=True)
+        ]
+        views.append(PageViews.of(ends[0], ends[1]))
+    return views
+
+
+def _field_view(whole: Tensor, field: Field, pages: int, stride: int) -> Tensor:
+    token, *row = field.axes
+    dense = prod(axis.size for axis in row) * field.element_bytes
+    shape = (pages, *(tile.extent for tile in token.tiles), dense)
+    strides = (stride, *(tile.stride for tile in token.tiles), 1)
+    return whole.as_strided(shape, strides, whole.storage_offset() + field.offset)
+
+
+def device_bytes(region: BufferRegion) -> int:
+    """Bytes from a base to the end of its last page."""
+    return (region.page_count - 1) * region.page_stride + region.bytes_per_page
+
+
+def _widest(*views: Tensor) -> torch.dtype:
+    unit = 8
+    for view in views:
+        places = view.data_ptr(), view.storage_offset(), *view.stride()[:-1]
+        unit = gcd(unit, view.shape[-1], *places)
+    return {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}[unit]
