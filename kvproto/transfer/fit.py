@@ -1,4 +1,4 @@
-"""One pair of regions: what of a page travels, or why none of it may."""
+"""One pair of regions: in which fields its pages differ, so that none of them may travel."""
 
 from __future__ import annotations
 
@@ -6,110 +6,106 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from kvproto.protocols import BufferRegion, Field
+from kvproto.protocols.layout import AxisName
 
-from .manifest import ManifestRegion, PoolName
+from .convertible import is_convertible
+from .heads import head_differences
+from .manifest import Conversion
+from .order import exact_places, nest_text, nests
 from .pairing import Matched
-from .pieces import pieces_between, repeated, whole_page
-from .plan import Pieces, PlannedEnd, RegionPair
-from .refusal import Refusal
 
-__all__ = ["differences", "planned"]
+__all__ = ["Difference", "differences", "has_other_layout", "kept_fields"]
 
 Difference: TypeAlias = tuple[str, object, object]
 """A field, its local and its remote value."""
 
 
-def differences(pool: PoolName, pair: Matched) -> Iterator[Refusal]:
-    """A line for each field in which the pages differ."""
+def differences(pair: Matched, conversion: Conversion) -> Iterator[Difference]:
+    """Every field in which the pages differ, and both values of it.
+
+    Where they lie in another order, that is no difference to sides that convert such pages.
+    """
+    found = [*_of_items(pair), *_of_elements(pair), *head_differences(pair.local, pair.remote)]
+    yield from found
+    if not found:
+        yield from _of_places(pair, conversion)
+
+
+def _of_places(pair: Matched, conversion: Conversion) -> Iterator[Difference]:
+    mine, theirs = pair.local.region, pair.remote.region
+    converts = conversion == "staging" and is_convertible(pair)
+    if has_other_layout(pair) and not converts:
+        orders = [nest_text(nests(_in_one_layer(region))) for region in (mine, theirs)]
+        places = ["; ".join(map(str, exact_places(_in_one_layer(r)))) for r in (mine, theirs)]
+        told = orders if orders[0] != orders[1] else places
+        yield "layout", told[0], told[1]
+    elif _are_whole(pair) and mine.bytes_per_page != theirs.bytes_per_page:
+        yield "bytes_per_page", mine.bytes_per_page, theirs.bytes_per_page
+
+
+def _are_whole(pair: Matched) -> bool:
+    """Does a page have the same rows at both ends?"""
     mine, theirs = pair.local, pair.remote
-    where = f"{pool} {mine.space} {mine.name}"
-    for field, local, remote in _differences(mine, theirs):
-        yield Refusal(field=field, where=where, local=str(local), remote=str(remote))
+    layers = not mine.region.is_envelope or mine.region.layer_ids == theirs.region.layer_ids
+    return mine.heads == theirs.heads and layers
 
 
-def _differences(mine: ManifestRegion, theirs: ManifestRegion) -> Iterator[Difference]:
-    if mine.region.page_size != theirs.region.page_size:
-        yield "page_size", mine.region.page_size, theirs.region.page_size
-    if mine.pages_per_item != theirs.pages_per_item:
-        yield "pages_per_item", mine.pages_per_item, theirs.pages_per_item
-    if mine.heads != theirs.heads:
-        yield "heads", mine.heads, theirs.heads
-    for here, there in zip(_kept(mine.region), _kept(theirs.region), strict=True):
-        yield from _of_field(here, there)
-
-
-def _kept(region: BufferRegion) -> tuple[Field, ...]:
+def kept_fields(region: BufferRegion) -> tuple[Field, ...]:
+    """The fields whose bytes mean something."""
     return tuple(field for field in region.fields if field.name != "padding")
 
 
-def _of_field(here: Field, there: Field) -> Iterator[Difference]:
-    if here.element != there.element:
-        fp8 = here.element.startswith("float8") and there.element.startswith("float8")
-        yield "fp8_variant" if fp8 else "dtype", here.element, there.element
-    shapes = [{axis.name: axis.size for axis in field.axes} for field in (here, there)]
-    for name in sorted(set(shapes[0]) | set(shapes[1])):
-        if name not in ("token", "layer") and shapes[0].get(name) != shapes[1].get(name):
-            label = "heads" if name == "head" else f"{here.name} {name}"
-            yield label, shapes[0].get(name, "none"), shapes[1].get(name, "none")
+def _in_one_layer(region: BufferRegion) -> list[Field]:
+    return [region.in_layer(region.layer_ids[0], field) for field in kept_fields(region)]
 
 
-def planned(pool: PoolName, pair: Matched) -> Iterator[RegionPair]:
-    """The pair as the plan has it; a page of all layers of which some travel is a pair a layer."""
-    mine, theirs = pair.local.region, pair.remote.region
-    if mine.is_envelope and mine.fields == theirs.fields and mine.layer_ids == theirs.layer_ids:
-        each = tuple(_pieces(pair, layer_id) for layer_id in pair.layer_ids)
-        yield _pair(pool, pair, pair.layer_ids, _whole(pair), each)
-    elif mine.is_envelope:
-        for layer_id in pair.layer_ids:
-            yield _pair(pool, pair, (layer_id,), _pieces(pair, layer_id))
-    elif mine.fields == theirs.fields:
-        yield _pair(pool, pair, pair.layer_ids, _whole(pair))
-    else:
-        yield _pair(pool, pair, pair.layer_ids, _pieces(pair, pair.layer_ids[0]))
+def _of_items(pair: Matched) -> Iterator[Difference]:
+    mine, theirs = pair.local, pair.remote
+    if mine.region.is_envelope != theirs.region.is_envelope:
+        yield "layout", _holds(mine.region), _holds(theirs.region)
+    if mine.region.page_size != theirs.region.page_size:
+        yield f"{mine.name} tokens", mine.region.page_size, theirs.region.page_size
+    if mine.pages_per_item != theirs.pages_per_item:
+        yield "pages_per_item", mine.pages_per_item, theirs.pages_per_item
 
 
-def _pieces(pair: Matched, layer_id: int) -> Pieces:
-    mine, theirs = (
-        [end.region.in_layer(layer_id, field) for field in _kept(end.region)]
-        for end in (pair.local, pair.remote)
-    )
-    return _of_item(pair, pieces_between(mine, theirs))
+def _holds(region: BufferRegion) -> str:
+    return "all layers in a page" if region.is_envelope else "a page for each layer"
 
 
-def _whole(pair: Matched) -> Pieces:
-    return _of_item(pair, whole_page(pair.local.region.bytes_per_page))
+def _of_elements(pair: Matched) -> Iterator[Difference]:
+    fields = zip(kept_fields(pair.local.region), kept_fields(pair.remote.region), strict=True)
+    for here, there in fields:
+        if here.element != there.element:
+            fp8 = here.element.startswith("float8") and there.element.startswith("float8")
+            yield "fp8_variant" if fp8 else "dtype", here.element, there.element
+        mine, theirs = _sizes(here), _sizes(there)
+        for name in sorted({*mine, *theirs}):
+            if mine.get(name) != theirs.get(name):
+                yield f"{here.name} {name}", mine.get(name, "none"), theirs.get(name, "none")
 
 
-def _of_item(pair: Matched, pieces: Pieces) -> Pieces:
-    times = pair.local.pages_per_item
-    return repeated(pieces, times, pair.local.region.page_stride, pair.remote.region.page_stride)
+def _sizes(field: Field) -> dict[str, int]:
+    """Lengths of the axes that are the same on every rank and in every stage."""
+    return {a.name: a.size for a in field.axes if a.name not in ("token", "layer", "head")}
 
 
-def _pair(
-    pool: PoolName,
-    pair: Matched,
-    layer_ids: tuple[int, ...],
-    pieces: Pieces,
-    layer_pieces: tuple[Pieces, ...] = (),
-) -> RegionPair:
-    return RegionPair(
-        pool=pool,
-        space=pair.local.space,
-        name=pair.local.name,
-        layer_ids=layer_ids,
-        local=_end(pair.local, layer_ids),
-        remote=_end(pair.remote, layer_ids),
-        pieces=pieces,
-        layer_pieces=layer_pieces,
-    )
+def has_other_layout(pair: Matched) -> bool:
+    """Do the elements lie in another order? Exactly as far apart they need only be in whole pages.
+
+    Where heads or layers are cut off, rows are as far apart as they are; a nest that has one head
+    has it at any level.
+    """
+    mine, theirs = (_in_one_layer(each.region) for each in (pair.local, pair.remote))
+    if _are_whole(pair):
+        return exact_places(mine) != exact_places(theirs)
+    single = any(_has_one_head(field) for field in (*mine, *theirs))
+    but: frozenset[AxisName] = frozenset({"head"} if single else ())
+    orders = [
+        [[name for name, _ in nest] for nest in nests(each, but=but)] for each in (mine, theirs)
+    ]
+    return orders[0] != orders[1]
 
 
-def _end(each: ManifestRegion, layer_ids: tuple[int, ...]) -> PlannedEnd:
-    region = each.region
-    bases = tuple(region.page_address(layer_id, 0) for layer_id in layer_ids)
-    return PlannedEnd(
-        region=region,
-        bases=bases[:1] if region.is_envelope else bases,
-        page_count=each.capacity,
-        page_stride=region.page_stride * each.pages_per_item,
-    )
+def _has_one_head(field: Field) -> bool:
+    return [axis.size for axis in field.axes if axis.name == "head"] == [1]

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 
 from kvproto.protocols import PoolTraits
 
-from .fit import differences, planned
-from .manifest import MANIFEST_VERSION, IndexSpace, PoolManifest, PoolName, PoolPart
-from .pairing import matched, unmatched
-from .plan import Direction, SpacePages, TransferPlan
+from .fit import differences
+from .manifest import (
+    MANIFEST_VERSION,
+    Conversion,
+    IndexSpace,
+    PoolManifest,
+    PoolName,
+    PoolPart,
+)
+from .pairing import Matched, matched, unmatched
+from .plan import Direction, RegionPair, SpacePages, TransferPlan
+from .planned import planned
 from .refusal import NegotiationError, Refusal
+from .repage import in_pages_of, page_size_refusals
 
 __all__ = ["negotiate"]
 
@@ -23,52 +32,65 @@ def negotiate(
 ) -> TransferPlan:
     """What may travel between two processes, and how. No byte has moved.
 
-    Capacities may differ, and so may the layers: those that both have travel, matched by their
-    global id. `direction` says who receives: the remote side of a write, the local one of a read.
+    Capacities may differ. So may the layers, of which those that both have travel, matched by their
+    global id; the heads of two ranks that tell theirs; page sizes, where pages of one are pages of
+    the other in a row; and the order of elements, where both sides convert. `direction` says who
+    receives: the remote side of a write, the local one of a read.
 
     :raises NegotiationError: with every field in which the pages differ, and both its values.
     """
     refusals = list(_of_manifests(local, remote))
     names: list[PoolName] = [] if refusals else [part.name for part in local.pools]
-    for name in names:
-        refusals += _of_pools(local.pool(name), remote.pool(name))
+    sides = [(local.pool(name), remote.pool(name)) for name in names]
+    conversion: Conversion = "staging"
+    if "none" in (local.conversion, remote.conversion):
+        conversion = "none"
+    pairs: list[RegionPair] = []
+    for mine, theirs in sides:
+        found = list(_of_pools(mine, theirs))
+        apart = any(line.field == "page_size" for line in found)
+        cut = [] if apart else _in_equal_pages(mine, theirs)
+        found += [line for each in cut for line in _of_pair(mine.name, each, conversion)]
+        pairs += [] if found else [made for each in cut for made in planned(mine.name, each)]
+        refusals += found
     if refusals:
         raise NegotiationError(refusals)
-    sides = [(local.pool(name), remote.pool(name)) for name in names]
     return TransferPlan(
         local=local,
         remote=remote,
         direction=direction,
         spaces=_spaces(local, remote),
-        pairs=tuple(
-            pair
-            for mine, theirs in sides
-            for each in matched(mine, theirs)
-            for pair in planned(mine.name, each)
-        ),
+        pairs=tuple(pairs),
         local_only={mine.name: _only(mine, theirs) for mine, theirs in sides},
         remote_only={theirs.name: _only(theirs, mine) for mine, theirs in sides},
     )
 
 
 def _of_manifests(local: PoolManifest, remote: PoolManifest) -> Iterator[Refusal]:
-    for side in (local, remote):
-        if side.version != MANIFEST_VERSION:
-            yield _refusal("manifest", "version", local.version, remote.version)
-            return
+    if not local.version == remote.version == MANIFEST_VERSION:
+        yield _refusal("manifest", "version", local.version, remote.version)
+        return
     mine, theirs = ([part.name for part in side.pools] for side in (local, remote))
     if mine != theirs:
         yield _refusal("manifest", "pools", " and ".join(mine), " and ".join(theirs))
 
 
 def _of_pools(local: PoolPart, remote: PoolPart) -> Iterator[Refusal]:
-    if local.page_size != remote.page_size:
-        yield _refusal(local.name, "page_size", local.page_size, remote.page_size)
     if local.traits is not None and remote.traits is not None:
         yield from _of_traits(local.name, local.traits, remote.traits)
+    yield from page_size_refusals(local, remote)
     yield from unmatched(local, remote)
-    for pair in matched(local, remote):
-        yield from differences(local.name, pair)
+
+
+def _in_equal_pages(local: PoolPart, remote: PoolPart) -> list[Matched]:
+    unit = min(local.page_size, remote.page_size)
+    return matched(in_pages_of(local, unit), in_pages_of(remote, unit))
+
+
+def _of_pair(pool: PoolName, pair: Matched, conversion: Conversion) -> Iterator[Refusal]:
+    where = f"{pool} {pair.local.space} {pair.local.name}"
+    for field, mine, theirs in differences(pair, conversion):
+        yield _refusal(where, field, mine, theirs)
 
 
 def _of_traits(where: str, local: PoolTraits, remote: PoolTraits) -> Iterator[Refusal]:

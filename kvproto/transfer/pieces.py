@@ -11,7 +11,7 @@ from kvproto.protocols import Field
 
 from .plan import Pieces
 
-__all__ = ["HeadCut", "pieces_between", "repeated", "whole_page"]
+__all__ = ["ALL_HEADS", "HeadCut", "pieces_between", "repeated", "whole_page"]
 
 HeadCut = tuple[slice, slice]
 """The heads that travel, counted from the first of the local and of the remote rows."""
