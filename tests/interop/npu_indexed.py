@@ -10,6 +10,7 @@ from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMLATokenToKVPool
 
 from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
 from tests.interop import single_rank  # noqa: F401
+from tests.interop.npu_latent import native
 from tests.interop.npu_scripts import COMMON, at, bytes_of, descriptors, door, layers, rows
 from tests.interop.side_by_side import Scripts, layer
 
@@ -29,22 +30,9 @@ DSA_PACKED = Scripts(
 
 def planes(pool: Any) -> list[torch.Tensor]:
     """Latents, rope, index keys of the layers that have some, and scales where there are some."""
-    ours = hasattr(pool, "get_hicache_transfer_buffers")
-    held = list(pool.get_hicache_transfer_buffers()) if ours else [pool.k_buffer, pool.v_buffer]
-    keys, scales = pool.index_k_buffer, getattr(pool, "index_k_scale_buffer", None)
-    held += [torch.stack(list(keys)) if ours else keys]
-    return held if scales is None else [*held, torch.stack(list(scales)) if ours else scales]
-
-
-def spans(pool: Any) -> list[torch.Tensor]:
-    """The same, each where it is: a plane of index keys begins with its first layer."""
-    whole = planes(pool)[:2]
-    first = [pool.index_k_buffer[0]]
-    if getattr(pool, "index_k_scale_buffer", None) is not None:
-        first.append(pool.index_k_scale_buffer[0])
-    return whole + [
-        torch.as_strided(each, (2, *each.shape), (each.numel(), *each.stride())) for each in first
-    ]
+    given = native(pool)
+    held = [given.k, given.v, given.index_k]
+    return held if given.index_scales is None else [*held, given.index_scales]
 
 
 @DSA.on("index keys written")
@@ -94,14 +82,14 @@ def packed_written(pool: Any) -> object:
 @DSA.on("read doors")
 @DSA_PACKED.on("read doors")
 def read(pool: Any) -> object:
-    whole = spans(pool)
+    whole = planes(pool)
     keys = [door(pool.get_index_k_buffer(i), whole[2]) for i in (4, 6)]
     return [*keys, *(door(pool.get_key_buffer(i), whole[0]) for i in layers(pool))]
 
 
 @DSA_PACKED.on("read door of scales")
 def read_scales(pool: Any) -> object:
-    return [door(pool.get_index_k_scale_buffer(i), spans(pool)[3]) for i in (4, 6)]
+    return [door(pool.get_index_k_scale_buffer(i), planes(pool)[3]) for i in (4, 6)]
 
 
 @DSA.on("descriptors of rows and of index keys")
@@ -111,7 +99,7 @@ def every_descriptor(pool: Any) -> object:
     entries = zip(*pool.get_contiguous_buf_infos(), strict=True)
     state = zip(*pool.get_state_buf_infos(), strict=True)
     distinct = dict.fromkeys(entry for entry in (*entries, *state) if entry[1])
-    return descriptors(tuple(map(list, zip(*distinct, strict=True))), spans(pool))
+    return descriptors(tuple(map(list, zip(*distinct, strict=True))), planes(pool))
 
 
 @DSA.on("entries of index keys among those of rows")

@@ -45,11 +45,15 @@ def on_both(name: str, **changes: object) -> Callable[[Observe], Observe]:
     return add
 
 
+def native(pool: Any) -> Any:
+    """Its planes, as either gives them to a host tier."""
+    theirs = isinstance(pool, NPUMLATokenToKVPool)
+    return pool._mla_native_buffers() if theirs else pool.get_hicache_transfer_buffers()
+
+
 def planes(pool: Any) -> list[torch.Tensor]:
-    """sglang's pool holds its planes under these names; ours gives them to a host tier."""
-    if isinstance(pool, NPUMLATokenToKVPool):
-        return [pool.k_buffer, pool.v_buffer]
-    return list(pool.get_hicache_transfer_buffers())
+    given = native(pool)
+    return [given.k, given.v]
 
 
 def write(pool: Any, *slots: int, index: torch.dtype = torch.int64, seed: int = 0) -> None:

@@ -18,6 +18,7 @@ import sys
 
 from tests.interop import npu_names  # noqa: F401  (before anything of sglang's)
 
+import tests.interop.npu_host_tier  # noqa: F401  (adds scripts)  # isort: skip
 from tests.interop.npu_indexed import DSA, DSA_PACKED  # isort: skip
 from tests.interop.npu_latent import MLA, MLA_NZ  # isort: skip
 from tests.interop.npu_mha import MHA, MHA_BY_SLOT, MHA_FIA  # isort: skip

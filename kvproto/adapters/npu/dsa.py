@@ -19,6 +19,7 @@ from .index_planes import IndexPlanes
 from .latent_leaf import LatentPlaneLeaf, LatentRowPlanes
 from .mla import split_traits
 from .packed_rows import PackedRows
+from .split_buffers import MLASplitBuffers
 from .split_rows import SplitRows
 
 __all__ = ["NPUDSALeaf", "NPUScaledDSALeaf"]
@@ -99,6 +100,17 @@ class _IndexedLeaf(LatentPlaneLeaf):
         A layer without keys keeps its place, with a length and an item length of 0.
         """
         return self._index.buf_infos(range(self.start_layer, self.end_layer))
+
+    def get_hicache_transfer_buffers(self) -> MLASplitBuffers:
+        """Every plane, those of index keys and of scales too, for a host tier to exchange pages."""
+        scales = self._index.scales if self.indexer_layer_ids else None
+        return replace(
+            super().get_hicache_transfer_buffers(),
+            index_k=self._index.keys.by_page(),
+            index_scales=None if scales is None else scales.by_page().squeeze(-1),
+            index_layer_indices=tuple(i - self.start_layer for i in self.indexer_layer_ids),
+            index_width=self.index_head_dim,
+        )
 
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
         """Rows, then index keys, then their scales."""

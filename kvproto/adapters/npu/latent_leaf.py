@@ -17,6 +17,7 @@ from kvproto.reference.row_stores import TiledRows
 
 from .packed_rows import PackedRows
 from .plane_leaf import PlaneLeaf
+from .split_buffers import MLASplitBuffers
 from .split_rows import SplitRows
 
 __all__ = ["LatentPlaneLeaf", "LatentRowPlanes"]
@@ -69,13 +70,15 @@ class LatentPlaneLeaf(LatentCommit, PlaneLeaf):
         """Both buffers of a layer."""
         return self.get_key_buffer(layer_id), self.get_value_buffer(layer_id)
 
-    def get_hicache_transfer_buffers(self) -> tuple[Tensor, Tensor]:
-        """What the two doors show, of all layers and in the store dtype, for a host tier.
-
-        Each is in one run of bytes.
-        """
+    def get_hicache_transfer_buffers(self) -> MLASplitBuffers:
+        """Every plane, for a host tier to exchange pages."""
         latent, rope = self._rows.shown
-        return latent.tensor, rope.tensor
+        return MLASplitBuffers(
+            k=latent.by_page(),
+            v=rope.by_page(),
+            k_width=latent.shape.width,
+            v_width=rope.shape.width,
+        )
 
     def set_kv_buffer(
         self,

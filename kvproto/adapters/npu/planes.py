@@ -113,6 +113,13 @@ class Plane:
         rows = self.shape.pages * self.shape.page_size, self.shape.heads, self.shape.width
         return [layer.view(rows) for layer in self.layers()]
 
+    def by_page(self) -> Tensor:
+        """A view `[layers, pages, page_size, heads, width]`; of `nz` rows it is where pages are."""
+        shape = self.shape
+        return self.tensor.view(
+            shape.layers, shape.pages, shape.page_size, shape.heads, shape.width
+        )
+
     def by_layer(self) -> list[PlaneLayer]:
         """The layers, with the way to their rows."""
         if self.shape.order == "nd":

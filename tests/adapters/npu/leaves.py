@@ -12,6 +12,7 @@ from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
 from kvproto.adapters.npu.mha import NPUMHALeaf
 from kvproto.adapters.npu.mla import LatentLayout, NPUMLALeaf
 from kvproto.adapters.npu.sparse import NPUSparseIndexLeaf
+from kvproto.adapters.npu.split_buffers import MLASplitBuffers
 
 __all__ = [
     "BF16",
@@ -124,10 +125,12 @@ def _write_sparse(leaf: NPUSparseIndexLeaf, loc: Tensor, layer_id: int, at: int)
 
 def planes(leaf: Any) -> list[Tensor]:
     """The bytes of every plane, in host memory."""
-    held = list(leaf.get_hicache_transfer_buffers())
+    given = leaf.get_hicache_transfer_buffers()
+    if isinstance(given, MLASplitBuffers):
+        told = [given.k, given.v, given.index_k, given.index_scales]
+        given = [plane for plane in told if plane is not None]
+    held = list(given)
     if isinstance(leaf, NPUSparseIndexLeaf):
         for pool in (leaf.index_kv_pool, leaf.index_k_pool):
             held += [] if pool is None else pool.get_hicache_transfer_buffers()
-    held += list(getattr(leaf, "index_k_buffer", ()))
-    held += list(getattr(leaf, "index_k_scale_buffer", ()))
     return [plane.cpu().contiguous().view(torch.uint8) for plane in held]

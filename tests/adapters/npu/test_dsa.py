@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from kvproto.adapters.npu.dsa import NPUDSALeaf, NPUScaledDSALeaf
 from kvproto.adapters.npu.platform import on_cpu
@@ -94,8 +96,34 @@ def test_scales_lie_beside_the_keys_and_travel_behind_them() -> None:
         made.set_index_k_buffer(11, loc, keys.float())
 
 
+@pytest.mark.parametrize(("make", "widths"), [(plain, (512, 64)), (packed, (656, 0))])
+def test_a_host_tier_is_given_every_plane(
+    make: Callable[[], NPUDSALeaf | NPUScaledDSALeaf], widths: tuple[int, int]
+) -> None:
+    made = make()
+    given = made.get_hicache_transfer_buffers()
+    planes = [p for p in (given.k, given.v, given.index_k, given.index_scales) if p is not None]
+    assert [*map(type, planes)] == [Tensor] * (3 if make is plain else 4)
+    assert sum(plane.nbytes for plane in planes) == sum(_bytes(made))
+    assert all(plane.is_contiguous() for plane in planes)
+    assert (given.k_width, given.v_width, given.index_width) == (*widths, INDEX)
+    assert (given.k.shape[-1], given.v.shape[-1], given.k.shape[0]) == (*widths, 4)
+    assert given.index_layer_indices == (1, 3)  # of the leaf's own 0..3
+    assert given.index_k is not None
+    assert [layer.data_ptr() for layer in given.index_k] == [
+        made.get_index_k_buffer(i).data_ptr() for i in (11, 13)
+    ]
+
+
+def _bytes(made: NPUDSALeaf | NPUScaledDSALeaf) -> Iterator[int]:
+    """Of every page of rows and of index keys."""
+    for infos in (made.get_contiguous_buf_infos(), made.get_state_buf_infos()):
+        yield sum(infos[1])
+
+
 def test_a_stage_may_share_every_choice() -> None:
     made = NPUDSALeaf(**GEOMETRY, dtype=torch.bfloat16, indexer_layer_ids=[])
+    assert made.get_hicache_transfer_buffers().index_layer_indices == ()
     assert made.index_k_buffer == []
     assert made.get_state_buf_infos() == ([0] * 4, [0] * 4, [0] * 4)
     assert len(made.buffer_regions()) == 2

@@ -74,6 +74,9 @@ def test_pages_in_nz_order_are_blocks_of_32_bytes(dtype: torch.dtype, c0: int) -
     loc = torch.tensor([1, PAGE - 1, PAGE, 2 * PAGE + 7, PAGES * PAGE - 1])
     for each in (made, other):
         each.set_kv_buffer(None, loc, rows, None, layer_id_override=3)
+    exchanged = made.get_hicache_transfer_buffers()  # by page, wherever tokens are in one
+    assert exchanged.k.shape == (LAYERS, PAGES, PAGE, 1, RANK)
+    assert exchanged.k[1].data_ptr() == made.k_buffer[1].data_ptr()
     for nz, nd in zip(made.get_kv_buffer(3), other.get_kv_buffer(3), strict=True):
         width = nd.shape[-1]
         assert nz.shape == (PAGES, width // c0, PAGE, c0)
