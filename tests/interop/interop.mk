@@ -1,6 +1,6 @@
 # Included by the Makefile of the repository.
 
-.PHONY: interop-venv interop-results
+.PHONY: interop-venv interop-results gates-equivalence
 
 # The environment of tests/interop/: sglang and what it imports. KVPROTO_INTEROP=skip does without.
 interop-venv: setup
@@ -10,3 +10,7 @@ interop-venv: setup
 # Every law on every pool: this takes minutes. `make test` asks a sample of it again.
 interop-results: interop-venv
 	@$(BIN)/python -m tests.interop.report
+
+# What every rewritten gate of sglang answers, into docs/gates-equivalence.md: a minute.
+gates-equivalence: interop-venv
+	@$(BIN)/python -m tests.interop.gates.equivalence_page --write

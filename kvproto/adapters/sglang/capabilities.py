@@ -35,12 +35,11 @@ class SharedHostArena(Capability, Protocol):
 
     @property
     def size_per_token(self) -> int:
-        """Bytes that a token takes."""
+        """Bytes that a token takes; 0 where there is no memory behind the slots."""
         ...
 
-    @property
-    def pool_label(self) -> str:
-        """The name under which the arena accounts for the pool."""
+    def get_size_per_token(self) -> int:
+        """The same, computed from what a row is: only who owns memory has one."""
         ...
 
 

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""More of sglang's real objects that gates are asked about: sharded pools, allocators, host pools.
+"""More of sglang's real objects that gates are asked about: sharded pools, allocators, and others.
 
 Runs in `.interop-venv`. Communicators of groups that are not there are stood in for.
 """
@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, patch
 
+from sglang.srt.mem_cache import deepseek_v4_memory_pool as dsv4
 from sglang.srt.mem_cache import dsa_cache_layer_split, page_interleave_pool
 from sglang.srt.mem_cache import hisparse_memory_pool as hisparse
 from sglang.srt.mem_cache import memory_pool as base
@@ -26,38 +27,34 @@ from sglang.srt.mem_cache.allocator.swa import (
 )
 from sglang.srt.mem_cache.allocator.unified_hybrid_swa import UnifiedSWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.unified_mamba import UnifiedMambaTokenToKVPoolAllocator
-from sglang.srt.mem_cache.memory_pool_host import LogicalHostPool
-from sglang.srt.mem_cache.page_interleave import PageShardSpec
-from sglang.srt.mem_cache.pool_host.group import HostPoolGroup, PoolEntry
-from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 from sglang.srt.runtime_context import get_context
 
 from tests.interop import pools
+from tests.interop.gates import draft_pools, host_pools, vendor_pools
 
 __all__ = ["more_objects"]
 
 SHARDED = {
-    "shard_spec": PageShardSpec(
-        shard_rank=0, shard_size=2, page_size=64, max_prefix_tokens=128, chunk_tokens=64
-    ),
+    "shard_spec": host_pools.SHARDS,
     "shard_group": SimpleNamespace(world_size=2, rank_in_group=0, cpu_group=None, device="cpu"),
 }
 TOKENS = {"dtype": pools.BF16, "device": "cpu", "need_sort": False}
 
 
 def more_objects() -> tuple[dict[str, Any], dict[str, str]]:
-    """The objects by class, and why the others cannot be built here."""
+    """The objects by class, and by maker what sglang says of those that cannot be built here."""
     built: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    for make in _MAKERS:
+    for make in (*_MAKERS, *draft_pools.MAKERS, *host_pools.MAKERS, *vendor_pools.MAKERS):
         try:
             with get_context().override_server_args():
                 made = make()
         except Exception as error:  # what sglang says of this machine is told, and looked at
-            refused[make.__name__] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            refused[make.__name__] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
-            built[type(made).__name__] = made
-    return built, refused
+            assert built.setdefault(type(made).__name__, made) is made, make.__name__
+    early, _ = draft_pools.requests_before_their_allocator()
+    return built | {f"{type(early).__name__} (before its allocator)": early}, refused
 
 
 def sharded_mha() -> object:
@@ -71,6 +68,13 @@ def sharded_mla() -> object:
     with patch.object(page_interleave_pool, "PyNcclCommunicator", MagicMock()):
         return page_interleave_pool.PageInterleaveMLATokenToKVPool(
             **pools.MLA, **pools.ON_CPU, **SHARDED
+        )
+
+
+def sharded_dsa() -> object:
+    with patch.object(page_interleave_pool, "PyNcclCommunicator", MagicMock()):
+        return page_interleave_pool.PageInterleaveDSATokenToKVPool(
+            **pools.DSA, **pools.ON_CPU, **SHARDED
         )
 
 
@@ -112,32 +116,6 @@ def unified_side() -> object:
     return unified_allocator().full_attn_allocator
 
 
-def logical_host() -> object:
-    return LogicalHostPool(size=128, page_size=64)
-
-
-def host_rows() -> object:
-    pool = base.MHATokenToKVPool(**pools.MHA, **pools.ON_CPU)
-    return MHATokenToKVPoolHost(
-        pool.get_device_pool_infos()[0].buffer_info,
-        host_to_device_ratio=2.0,
-        host_size=0,
-        page_size=64,
-        layout="layer_first",
-        pin_memory=False,
-        device_capacity_tokens=128,
-        start_layer=0,
-        end_layer=2,
-    )
-
-
-def host_group() -> object:
-    entry = PoolEntry(
-        name="kv", host_pool=logical_host(), device_pool=None, layer_mapper=lambda layer: layer
-    )
-    return HostPoolGroup([entry])
-
-
 def compressed_hisparse_allocator() -> object:
     row = {"qk_nope_head_dim": 448, "qk_rope_head_dim": 64}
     pool = pools._dsv4(row, enable_hisparse=True)
@@ -173,6 +151,12 @@ def state_allocator() -> object:
     return UnifiedMambaTokenToKVPoolAllocator(unified_buffer=buffer, kvcache=pool, device="cpu")
 
 
+def compressed_rows_in_fp8() -> object:
+    bytes_ = {"size": 256, "page_size": 64, "dtype": pools.FP8, "layer_num": 2}
+    row = {"qk_nope_head_dim": 448, "qk_rope_head_dim": 64}
+    return dsv4.DeepSeekV4UniformFP8KVPool(**bytes_, **row, **pools.ON_CPU)
+
+
 def compressed_states() -> object:
     pool: Any = pools._dsv4({"qk_nope_head_dim": 448, "qk_rope_head_dim": 64})
     return pool.get_attention_compress_states(1)
@@ -189,6 +173,7 @@ def _unified_pair() -> Any:
 _MAKERS: tuple[Callable[[], object], ...] = (
     sharded_mha,
     sharded_mla,
+    sharded_dsa,
     split_by_layer,
     page_major,
     sharded_allocator,
@@ -196,10 +181,8 @@ _MAKERS: tuple[Callable[[], object], ...] = (
     window_allocator,
     unified_allocator,
     unified_side,
-    logical_host,
-    host_rows,
-    host_group,
     compressed_hisparse_allocator,
     state_allocator,
+    compressed_rows_in_fp8,
     compressed_states,
 )
