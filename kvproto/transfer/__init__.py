@@ -17,7 +17,7 @@ from .engine import (
     Write,
     WriteState,
 )
-from .host import DevicePool, HostCapacity, HostPool
+from .host import DevicePool, HostCapacity, HostPool, HostTier, LoadFailed, TierPages
 from .manifest import (
     MANIFEST_VERSION,
     Conversion,
@@ -48,8 +48,10 @@ __all__ = [
     "Heads",
     "HostCapacity",
     "HostPool",
+    "HostTier",
     "IndexSpace",
     "LeftOut",
+    "LoadFailed",
     "ManifestError",
     "ManifestRegion",
     "NegotiationError",
@@ -64,6 +66,7 @@ __all__ = [
     "Registration",
     "SpacePages",
     "Span",
+    "TierPages",
     "TransferEngine",
     "TransferPlan",
     "Write",

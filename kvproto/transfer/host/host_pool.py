@@ -19,7 +19,7 @@ from kvproto.protocols import (
 from .capacity import HostCapacity
 from .memory import OpenBytes, host_memory, open_bytes
 from .page_copies import copy_runs
-from .page_ids import HostPageIds, PageIds, check_device_pages, page_runs
+from .page_ids import HostPageIds, PageIds, PageRuns, check_device_pages, page_runs
 from .page_views import PageViews, device_bytes, layer_views, page_views
 
 __all__ = ["DevicePool", "HostPool"]
@@ -140,31 +140,41 @@ class HostPool:
             device page 0, and for host pages that are free; nothing is copied.
         :raises IndexError: for pages that are not there; nothing is copied.
         """
-        runs = self._runs(device_pages, host_pages)
-        for views in self._whole:
-            copy_runs(views.device, views.host, runs)
+        self.backup_runs(self.runs(device_pages, host_pages))
 
     def restore(self, device_pages: PageIds, host_pages: PageIds) -> None:
         """Copy host page `host_pages[i]`, of all layers, to device page `device_pages[i]`.
 
         Raises as `backup`.
         """
-        runs = [(host, page, n) for page, host, n in self._runs(device_pages, host_pages)]
-        for views in self._whole:
-            copy_runs(views.host, views.device, runs)
+        self.restore_runs(self.runs(device_pages, host_pages))
 
     def load_layer(self, layer_id: int, device_pages: PageIds, host_pages: PageIds) -> None:
         """`restore` of one layer, by the pool's own id; of an envelope its rows alone.
 
         :raises ValueError: for a layer without rows here; else as `restore`.
         """
-        runs = [(host, page, n) for page, host, n in self._runs(device_pages, host_pages)]
-        for views in self._by_layer(layer_id):
-            copy_runs(views.host, views.device, runs)
+        self.load_runs(layer_id, self.runs(device_pages, host_pages))
 
-    def _runs(self, device_pages: PageIds, host_pages: PageIds) -> list[tuple[int, int, int]]:
+    def runs(self, device_pages: PageIds, host_pages: PageIds) -> PageRuns:
+        """The lists, looked at once for several copies; raises as `backup`."""
         device = check_device_pages(device_pages, self._device_pages)
         return page_runs(device, self._ids.owned(host_pages))
+
+    def backup_runs(self, runs: PageRuns) -> None:
+        """`backup` of what `runs` gave."""
+        for views in self._whole:
+            copy_runs(views.device, views.host, runs)
+
+    def restore_runs(self, runs: PageRuns) -> None:
+        """`restore` of what `runs` gave."""
+        for views in self._whole:
+            copy_runs(views.host, views.device, _back(runs))
+
+    def load_runs(self, layer_id: int, runs: PageRuns) -> None:
+        """`load_layer` of what `runs` gave."""
+        for views in self._by_layer(layer_id):
+            copy_runs(views.host, views.device, _back(runs))
 
     def _views_of(self, layer_id: int) -> list[PageViews]:
         if layer_id not in self.layer_ids:
@@ -177,3 +187,7 @@ class HostPool:
             if layer_id in mirror.region.layer_ids
             for views in layer_views(mirror, layer_id, buffers, memory)
         ]
+
+
+def _back(runs: PageRuns) -> PageRuns:
+    return [(host, device, count) for device, host, count in runs]

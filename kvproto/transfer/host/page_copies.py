@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 
 from torch import Tensor
+
+from .page_ids import PageRuns
 
 __all__ = ["copy_runs"]
 
 
-def copy_runs(source: Tensor, target: Tensor, runs: Sequence[tuple[int, int, int]]) -> None:
+def copy_runs(source: Tensor, target: Tensor, runs: PageRuns) -> None:
     """Pages `a .. a + n - 1` of `source` become `b ..` of `target`, for each run `(a, b, n)`.
 
     Both are `[pages, ...]`, alike but for how far pages are apart. In host memory a page that is
@@ -24,7 +25,7 @@ def copy_runs(source: Tensor, target: Tensor, runs: Sequence[tuple[int, int, int
         target[b : b + n].copy_(source[a : a + n], non_blocking=True)
 
 
-def _move_bytes(source: Tensor, target: Tensor, runs: Sequence[tuple[int, int, int]]) -> None:
+def _move_bytes(source: Tensor, target: Tensor, runs: PageRuns) -> None:
     whole = source[0].nbytes
     from_, from_step = source.data_ptr(), source.stride(0) * source.itemsize
     to, to_step = target.data_ptr(), target.stride(0) * target.itemsize

@@ -9,10 +9,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-__all__ = ["HostPageIds", "PageIds", "check_device_pages", "page_runs"]
+__all__ = ["HostPageIds", "PageIds", "PageRuns", "check_device_pages", "page_runs"]
 
 PageIds = Tensor | Sequence[int]
 """`[n]` page ids, int32 or int64; those on a device are waited for."""
+
+PageRuns = Sequence[tuple[int, int, int]]
+"""`(first device page, first host page, count)` of stretches in which both go up by one."""
 
 
 class HostPageIds:
@@ -96,8 +99,8 @@ def check_device_pages(pages: PageIds, page_count: int) -> Tensor:
     return ids
 
 
-def page_runs(device_pages: Tensor, host_pages: Tensor) -> list[tuple[int, int, int]]:
-    """`(first device page, first host page, count)` of stretches in which both go up by one.
+def page_runs(device_pages: Tensor, host_pages: Tensor) -> PageRuns:
+    """The lists in as few runs as there are.
 
     :raises ValueError: for lists of different lengths.
     """
