@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from kvproto._version import __version__
 
-__all__ = ["Run", "RunFailed", "environment", "rewritten", "start"]
+__all__ = ["Run", "RunFailed", "end", "environment", "rewritten", "start"]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -72,11 +72,11 @@ def start(
         try:
             out, err = process.communicate(timeout=seconds)
         finally:
-            _end(process)
+            end(process)
     last = out.strip().splitlines()[-1:] if process.returncode == 0 else []
     if not last or not last[0].startswith("{"):
-        end = "\n".join([*out.splitlines()[-10:], *err.splitlines()[-40:]])
-        raise RunFailed(f"{module} ended with status {process.returncode} in run {run}:\n{end}")
+        said = "\n".join([*out.splitlines()[-10:], *err.splitlines()[-40:]])
+        raise RunFailed(f"{module} ended with status {process.returncode} in run {run}:\n{said}")
     told: dict[str, Any] = json.loads(last[0])
     return told
 
@@ -166,7 +166,7 @@ def _write(file: Path, text: str) -> None:
         os.replace(beside.name, file)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
     """The process and what it started; the group is its own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 9)

@@ -1,0 +1,153 @@
+# pyright: basic, reportMissingImports=false
+"""A whole `sglang.Engine` that does what it is told, line by line: the process of one run.
+
+    python -m tests.interop.engine.whole_engine FOLDER MODEL...
+
+Runs in `.interop-venv`. sglang is imported once; each model then has a fork of its own, with its
+engine, tokenizer manager and scheduler. A line on standard input is a JSON object `{"do": NAME}`,
+and its answer one on standard output: the name is one of `COMMANDS`, and `stop` ends the model's
+engine. What sglang says goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tests.interop import rounding
+from tests.interop.engine import observe, scenarios, torch_native
+from tests.interop.engine.models import make_model
+
+VERSIONS = ("sglang", "torch", "transformers", "triton")
+NEVER_ENDS = {"2": -100.0}
+"""No request ends early, and the scheduler cannot know: with `ignore_eos` it would leave room."""
+
+
+def main() -> None:
+    folder, models = Path(sys.argv[1]), sys.argv[2:]
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    _imports()
+    torch_native.mend()
+    with rounding.as_compiled():
+        for model in models:
+            child = os.fork()
+            if child == 0:
+                os._exit(_serve(model, folder, answers))
+            os.waitpid(child, 0)
+
+
+def _imports() -> None:
+    """What every engine imports, before the forks."""
+    import sglang.srt.entrypoints.engine  # noqa: F401
+    from sglang.srt.models.registry import ModelRegistry
+
+    ModelRegistry.get_supported_archs()
+
+
+class Served:
+    """An engine that serves one model, and what its scheduler did so far."""
+
+    def __init__(self, model: str, folder: Path) -> None:
+        self.model = model
+        self._events = folder / f"{model}-{os.getpid()}.events"
+        self._events.touch()
+        observe.observe(self._events)
+        self.engine = _engine(make_model(model, folder))
+
+    def generate(self, prompts: list[list[int]], new_tokens: list[int]) -> list[dict[str, Any]]:
+        """Greedy tokens of each prompt, asked together, and what sglang says of each request."""
+        params = [
+            {"temperature": 0, "max_new_tokens": n, "logit_bias": NEVER_ENDS} for n in new_tokens
+        ]
+        told = self.engine.generate(input_ids=prompts, sampling_params=params)
+        return [
+            {
+                "tokens": one["output_ids"],
+                "cached": one["meta_info"]["cached_tokens"],
+                "retracted": one["meta_info"]["num_retractions"],
+            }
+            for one in told
+        ]
+
+    def flush(self) -> bool:
+        """Empty the radix cache and every pool."""
+        return bool(self.engine.flush_cache().success)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the scheduler did, oldest first."""
+        return [json.loads(line) for line in self._events.read_text().splitlines()]
+
+
+def _engine(model: Path) -> Any:
+    from sglang.srt.entrypoints.engine import Engine
+
+    class ForkedEngine(Engine):  # type: ignore[misc]
+        """Its processes are forks of this one, which has imported sglang and watches it."""
+
+        @classmethod
+        def _launch_scheduler_processes(cls, *arguments: Any, **named: Any) -> Any:
+            multiprocessing.set_start_method("fork", force=True)
+            return super()._launch_scheduler_processes(*arguments, **named)
+
+    return ForkedEngine(
+        model_path=str(model),
+        attention_backend="torch_native",
+        chunked_prefill_size=scenarios.CHUNK,
+        device="cpu",
+        disable_cuda_graph=True,
+        dtype="float32",
+        log_level="info",
+        max_mamba_cache_size=64,
+        max_running_requests=8,
+        max_total_tokens=scenarios.TOKENS,
+        mem_fraction_static=0.1,
+        random_seed=0,
+        sampling_backend="pytorch",
+        schedule_conservativeness=0.01,
+        skip_tokenizer_init=True,
+        sleep_on_idle=True,
+    )
+
+
+def _serve(model: str, folder: Path, answers: Any) -> int:
+    try:
+        served = Served(model, folder)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            if asked["do"] == "stop":
+                break
+            told = COMMANDS[asked["do"]](served)
+            print(json.dumps(told), file=answers)
+        served.engine.shutdown()
+        print(json.dumps({"stopped": model}), file=answers)
+    except Exception:
+        print(json.dumps({"error": traceback.format_exc()}), file=answers)
+        return 1
+    return 0
+
+
+def _started(served: Served) -> dict[str, Any]:
+    ready = next(event for event in served.events() if event["event"] == "ready")
+    return ready | {"versions": {name: version(name) for name in VERSIONS}}
+
+
+def _measured(served: Served) -> dict[str, Any]:
+    served.flush()
+    began = time.perf_counter()
+    told = served.generate(scenarios.PLAIN, [scenarios.NEW_TOKENS] * 4)
+    return {"seconds": time.perf_counter() - began, "tokens": [one["tokens"] for one in told]}
+
+
+COMMANDS = {"start": _started, "scenarios": scenarios.play, "measure": _measured}
+
+
+if __name__ == "__main__":
+    main()
