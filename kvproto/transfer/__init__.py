@@ -28,6 +28,7 @@ from .manifest import (
     PoolName,
     PoolPart,
 )
+from .message import decode_manifest, encode_manifest
 from .negotiate import negotiate
 from .open_engine import ENGINES, EngineKind, open_engine
 from .page_lists import PageLists
@@ -71,8 +72,10 @@ __all__ = [
     "TransferPlan",
     "Write",
     "WriteState",
+    "decode_manifest",
     "describe",
     "descriptors",
+    "encode_manifest",
     "negotiate",
     "open_engine",
 ]

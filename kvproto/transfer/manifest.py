@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -28,6 +29,9 @@ sub-pool, state slots, or rows of the request table."""
 PoolName: TypeAlias = Literal["target", "draft"]
 """Whose pool of a manifest it is. Both are addressed by the same page lists, space by space."""
 
+_ADDRESSES = 1 << 63
+"""Descriptors are signed 64-bit numbers."""
+
 Conversion: TypeAlias = Literal["none", "staging"]
 """What a receiver can do with pages of another layout: nothing, or convert them from staging."""
 
@@ -52,12 +56,30 @@ class ManifestRegion:
     `(i + 1) * pages_per_item`: a ring of several pages, or the index pages of several ranks.
     `heads` is the first global head and one past the last; None where rows have no heads, where
     all ranks have the same ones, or where `describe` was not told.
+
+    :raises ValueError: for no whole items, addresses that are none, and heads that rows have not.
     """
 
     space: IndexSpace
     region: BufferRegion
     pages_per_item: int = 1
     heads: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ValueError(f"ManifestRegion of {self.name}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
+        region, item = self.region, self.pages_per_item
+        if item < 1 or region.page_count < item or region.page_count % item:
+            yield f"{region.page_count} pages, {item} to an item"
+        if region.bytes_per_page < 1 or not region.fields or not region.layer_ids:
+            yield f"{region.bytes_per_page} bytes a page, {len(region.layer_ids)} layers"
+        reach = region.page_count * region.page_stride
+        if region.bases and not 0 < min(region.bases) <= max(region.bases) < _ADDRESSES - reach:
+            yield f"bases {min(region.bases):#x} to {max(region.bases):#x} are no addresses"
+        if self.heads is not None and self.heads[1] - self.heads[0] not in _head_counts(region):
+            yield f"heads {self.heads}, rows have {sorted(_head_counts(region))}"
 
     @property
     def name(self) -> str:
@@ -73,6 +95,10 @@ class ManifestRegion:
     def fingerprint(self) -> Fingerprint:
         """What a peer compares before a byte moves."""
         return self.region.fingerprint
+
+
+def _head_counts(region: BufferRegion) -> set[int]:
+    return {axis.size for field in region.fields for axis in field.axes if axis.name == "head"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

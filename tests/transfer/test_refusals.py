@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
     "ManifestRegion.space": (FP8, on_first(lambda r: replace(r, space="window")), "regions"),
     "ManifestRegion.pages_per_item": (
         FP8,
-        on_first(lambda r: replace(r, pages_per_item=2)),
+        on_first(lambda r: replace(r, pages_per_item=7)),
         "pages_per_item",
     ),
     "ManifestRegion.heads": (FP8, on_first(lambda r: replace(r, heads=(0, 2))), "heads"),
