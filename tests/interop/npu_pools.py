@@ -22,6 +22,7 @@ import tests.interop.npu_host_tier  # noqa: F401  (adds scripts)  # isort: skip
 from tests.interop.npu_indexed import DSA, DSA_PACKED  # isort: skip
 from tests.interop.npu_latent import MLA, MLA_NZ  # isort: skip
 from tests.interop.npu_mha import MHA, MHA_BY_SLOT, MHA_FIA  # isort: skip
+from tests.interop.npu_sparse import KEY_ONLY, KEY_ONLY_FIA, SPARSE, SPARSE_FIA  # isort: skip
 
 FAMILIES = {
     "mha": MHA,
@@ -31,6 +32,10 @@ FAMILIES = {
     "mla in nz": MLA_NZ,
     "dsa": DSA,
     "dsa packed": DSA_PACKED,
+    "sparse": SPARSE,
+    "sparse for fia": SPARSE_FIA,
+    "keys alone": KEY_ONLY,
+    "keys alone for fia": KEY_ONLY_FIA,
 }
 
 
