@@ -112,6 +112,8 @@ def test_entry_points_load() -> None:
         ("kvproto.platforms", "npu"),
         ("kvproto.platforms", "rocm"),
         ("pytest11", "kvproto"),
+        ("sglang.srt.platforms", "kvproto"),
+        ("sglang.srt.plugins", "kvproto_composites"),
     }
     for entry in ours:
         entry.load()

@@ -30,6 +30,8 @@ class CompositePool(ABC):
     start_layer: int
     end_layer: int
     layer_ids: tuple[int, ...]
+    post_capture_active: bool = False
+    """Leaves have memory from the start: nothing is left to back once graphs are captured."""
     label: ClassVar[str] = ""
     """What a part adds, for the names of combinations."""
 

@@ -27,6 +27,8 @@ class StageLeaf(ABC):
     store_dtype: torch.dtype
     device: torch.device
     cpu_copy_carries_mamba = False
+    post_capture_active: bool = False
+    """Rows have memory from the start: nothing is left to back once graphs are captured."""
 
     def __init__(
         self,

@@ -40,6 +40,10 @@ class SWAPool(CompositePool):
     swa_kv_pool: KVLeaf
     full_to_swa_index_mapping: Tensor | None
     layers_mapping: Mapping[int, tuple[int, bool]]
+    swa_req_ring_size: int | None = None
+    """No rings: window tokens take slots of the window leaf."""
+    request_window: object | None = None
+    """No rows of the request stand in for the window leaf."""
 
     def __init__(
         self,

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from kvproto.protocols import Fp8Variant, Layout, PoolTraits, QuantScheme
+from kvproto.protocols import (
+    DeclaresTraits,
+    Fp8Variant,
+    Layout,
+    PoolTraits,
+    QuantScheme,
+    supports,
+)
 
 __all__ = ["derive_traits", "known_classes"]
 
@@ -150,7 +157,9 @@ def _dsa_page_sharded(pool: Any) -> PoolTraits:
 
 
 def _of_leaf(pool: Any, traits: PoolTraits) -> PoolTraits:
-    leaf = derive_traits(pool.full_kv_pool)
+    # A leaf may be a vendor's, which declares what it is.
+    full = pool.full_kv_pool
+    leaf = full.pool_traits if supports(full, DeclaresTraits) else derive_traits(full)
     return traits if leaf is None else replace(traits, replication=leaf.replication)
 
 

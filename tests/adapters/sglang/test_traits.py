@@ -60,6 +60,9 @@ def test_a_composite_is_replicated_as_its_leaf_is() -> None:
     heads = pool_of("MHATokenToKVPool", **ROWS)
     assert declares(pool_of("SWAKVPool", full_kv_pool=latent), replication="tp_replicated")
     assert declares(pool_of("SWAKVPool", full_kv_pool=heads), replication="tp_sharded")
+    traits = PoolTraits(kind="mla", layout="latent_rows", replication="tp_replicated")
+    vendors = SimpleNamespace(pool_traits=traits)
+    assert declares(pool_of("SWAKVPool", full_kv_pool=vendors), replication="tp_replicated")
     alien = pool_of("SWAKVPool", full_kv_pool=SimpleNamespace())
     assert declares(alien, kind="swa", replication="tp_sharded")
 

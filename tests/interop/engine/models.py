@@ -102,10 +102,10 @@ def _latent() -> tuple[Any, float, dict[str, Any]]:
         "num_hidden_layers": 3,
         "num_key_value_heads": 4,
         "first_k_dense_replace": 3,  # no layer of experts
-        "kv_lora_rank": 32,
+        "kv_lora_rank": 256,  # with 32, a width that sglang's Triton kernels split into parts
         "q_lora_rank": None,
         "qk_nope_head_dim": 16,
-        "qk_rope_head_dim": 16,
+        "qk_rope_head_dim": 32,
         "v_head_dim": 16,
         "n_routed_experts": 4,
         "num_experts_per_tok": 2,

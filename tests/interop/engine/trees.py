@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kvproto._version import __version__
+from tests.interop.engine import by_hand
 
 __all__ = ["Run", "RunFailed", "end", "environment", "rewritten", "start"]
 
@@ -126,13 +127,19 @@ def _make(package: Path, made: Path) -> None:
     )
     if done.returncode != 0:
         raise RunFailed(f"kvproto gates --apply:\n{(done.stdout + done.stderr)[-2000:]}")
+    by_hand.apply(made / "srt")
 
 
 def _digest(package: Path) -> str:
     """Changes with the wheel, with the tool that rewrites it, and with how that is done."""
     (record,) = package.parent.glob("sglang-*.dist-info/RECORD")
     tool = sorted(path for path in (ROOT / "kvproto/gates").rglob("*") if path.is_file())
-    parts = [record, Path(__file__), *(p for p in tool if p.suffix in {".py", ".toml"})]
+    parts = [
+        record,
+        Path(__file__),
+        Path(by_hand.__file__),
+        *(p for p in tool if p.suffix in {".py", ".toml"}),
+    ]
     return hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest()[:16]
 
 

@@ -1,0 +1,89 @@
+# pyright: basic, reportMissingImports=false
+"""The entry points that sglang finds: kvproto's pools in place of its own, where asked for.
+
+Installing kvproto changes nothing for sglang. With `KVPROTO_SGLANG=cpu` in its environment, sglang
+gets an out-of-tree platform (entry point `kvproto` of `sglang.srt.platforms`) whose pools are
+reference leaves, and a hook (`kvproto_composites` of `sglang.srt.plugins`) that puts kvproto's
+window pairs and hybrids over them. `SGLANG_PLUGINS=kvproto` leaves the hook out: composites are
+then sglang's own, over the same leaves. sglang as it is refuses pools that are none of its
+classes; `kvproto gates` rewrites those questions.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+__all__ = ["activate", "add_composites"]
+
+DeviceName: TypeAlias = Literal["cpu"]
+_PLATFORMS: dict[str, str] = {"cpu": "CpuPlatform"}
+_BUILDS = "sglang.srt.mem_cache.kv_cache_configurator.KVCacheConfigurator._build_token_to_kv_pool"
+
+
+def activate() -> str | None:
+    """Where sglang finds the platform's class; None unless `KVPROTO_SGLANG` names a device.
+
+    :raises ValueError: for a device that there is no platform for.
+    """
+    device = _asked_for()
+    return f"{__name__}:{_PLATFORMS[device]}" if device else None
+
+
+def add_composites() -> None:
+    """Have sglang's configurator hand out kvproto's composites; nothing unless asked for.
+
+    :raises ValueError: as `activate`.
+    """
+    if _asked_for():
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+        from .composites import over_same_leaves
+
+        def of_ours(pool: object, *_args: object, **_named: object) -> object:
+            return over_same_leaves(pool)
+
+        HookRegistry.register(_BUILDS, of_ours, HookType.AFTER)
+
+
+def _asked_for() -> str:
+    device = os.environ.get("KVPROTO_SGLANG", "")
+    if device and device not in _PLATFORMS:
+        known = ", ".join(_PLATFORMS)
+        raise ValueError(f"KVPROTO_SGLANG={device}: there is a platform for {known}")
+    return device
+
+
+def __getattr__(name: str) -> Any:
+    """The platform's class, which only sglang asks for: its base is sglang's."""
+    if name == "CpuPlatform":
+        return _cpu_platform()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _cpu_platform() -> type:
+    from sglang.srt.platforms.cpu import CpuSRTPlatform
+    from sglang.srt.platforms.device_mixin import PlatformEnum
+    from sglang.srt.platforms.interface import PlatformCapabilities
+
+    from .leaves import SGLangDSALeaf, SGLangMHALeaf, SGLangMLALeaf
+
+    classes = {"mha": SGLangMHALeaf, "mla": SGLangMLALeaf, "dsa": SGLangDSALeaf}
+
+    class CpuPlatform(CpuSRTPlatform):  # type: ignore[misc]  # sglang has no types for mypy
+        """PyTorch on the CPU, with pools of `kvproto.reference`."""
+
+        _enum = PlatformEnum.OOT
+        capabilities = PlatformCapabilities()
+
+        def get_default_attention_backend(self) -> str:
+            """The one that is PyTorch."""
+            return "torch_native"
+
+        def get_kv_pool_cls(self, *, kind: str) -> type | None:
+            """A leaf class, by sglang's kind; None for a kind that this release does not have."""
+            return classes.get(kind)
+
+    return CpuPlatform
