@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pytest
 
-from benchmarks import allocators, plan, pools
+from benchmarks import allocators, plan, pools, transfer_descriptors
 from benchmarks.capability_check import COMPARISONS, Comparison, run
 from benchmarks.interleaved import Samples
 from benchmarks.pool_cases import CASES as POOL_CASES
@@ -212,3 +213,25 @@ def test_the_page_shows_the_plan_of_every_model() -> None:
         _, layers, ms, _, limit = shown([name])
         assert int(layers) > 0
         assert 0 < float(ms) < float(limit) == plan.AT_MOST_MS
+
+
+def test_descriptors_are_those_of_the_loop_and_take_less_than_their_limit() -> None:
+    case = "latent rows, random pages"
+    taken: list[float] = []
+    for _ in range(ATTEMPTS):
+        begin = thread_time()
+        made = transfer_descriptors.listed(case)
+        taken.append((thread_time() - begin) * 1e3)
+    assert min(taken) <= transfer_descriptors.AT_MOST_MS
+    assert len(made.local) == transfer_descriptors.PAGES * transfer_descriptors.LAYERS
+    local, remote = transfer_descriptors.looped(case, 1)
+    assert made.local[: len(local)].tolist() == [list(each) for each in local]
+    assert made.remote[: len(remote)].tolist() == [list(each) for each in remote]
+
+
+def test_the_page_shows_the_descriptors_of_every_case() -> None:
+    page = (ROOT / "docs" / "transfer.md").read_text()
+    assert "python -m benchmarks.transfer_descriptors" in page
+    for case in transfer_descriptors.CASES:
+        ms, _, limit = (cell.strip() for cell in page.split(f"| {case} |")[1].split("|")[1:4])
+        assert 0 < float(ms) < float(limit) == transfer_descriptors.AT_MOST_MS

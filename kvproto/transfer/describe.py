@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -26,16 +28,16 @@ def describe(
     pool: object,
     draft: object | None = None,
     *,
-    owner: str = "",
+    owner: str | None = None,
     heads: Heads = None,
     draft_heads: Heads = None,
     conversion: Conversion = "none",
 ) -> PoolManifest:
     """Every byte of a pool that may travel, and of the draft model's pool beside it.
 
-    `owner` names the process to its peers. `heads` are the global ids of the rank's heads, which a
-    pool does not know: without them peers must have as many. `conversion` says whether this side
-    takes part in converting pages of another layout (see `Conversion`).
+    `owner` names the process to its peers; None means its host and number. `heads` are the global
+    ids of the rank's heads, which a pool does not know: without them peers must have as many.
+    `conversion` says whether this side takes part in converting pages of another layout.
 
     :raises CapabilityError: for a pool that exports no pages or does not say where its bytes are.
     :raises ValueError: for another number of heads than the rows have.
@@ -43,6 +45,7 @@ def describe(
     parts = [_part("target", pool, heads)]
     if draft is not None:
         parts.append(_part("draft", draft, draft_heads))
+    owner = f"{platform.node()}/{os.getpid()}" if owner is None else owner
     return PoolManifest(owner=owner, pools=tuple(parts), conversion=conversion)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +17,19 @@ __all__ = ["Descriptors", "descriptors"]
 Int64s = NDArray[np.int64]
 
 
+class Runs(NamedTuple):
+    """Offsets from a layer's base at both ends, and lengths, in bytes; `[n]` each."""
+
+    local: Int64s
+    remote: Int64s
+    nbytes: Int64s
+
+
 class Descriptors(NamedTuple):
-    """`[n, 2]` int64 each: address and length in bytes. Row `i` of one goes with row `i`."""
+    """`[n, 2]` int64 each: address and length in bytes. Row `i` of one goes with row `i`.
+
+    Each column is one run of memory (Fortran order).
+    """
 
     local: Int64s
     remote: Int64s
@@ -44,13 +55,26 @@ def descriptors(
     """
     checked = checked_pages(plan, pages, with_reserved=with_reserved)
     parts = [
-        _of_pair(pair, bases, pieces, checked[pair.space])
+        (bases, _runs(pair, pieces, checked[pair.space]))
         for pair, bases, pieces in _selected(plan, layer_id, pool)
         if pair.space in checked
     ]
-    empty = np.empty((0, 2), np.int64)
-    local, remote = ([part[end] for part in parts] for end in (0, 1))
-    return Descriptors(np.concatenate([empty, *local]), np.concatenate([empty, *remote]))
+    total = sum(len(bases[0]) * len(runs.nbytes) for bases, runs in parts)
+    made = np.empty((2, total), np.int64), np.empty((2, total), np.int64)
+    _fill(made, parts)
+    return Descriptors(made[0].T, made[1].T)
+
+
+def _fill(made: tuple[Int64s, Int64s], parts: Sequence[tuple[tuple[Int64s, Int64s], Runs]]) -> None:
+    """Runs are the same in every layer: they are found once, and moved to each layer's base."""
+    begin = 0
+    for bases, runs in parts:
+        shape = len(bases[0]), len(runs.nbytes)
+        end = begin + shape[0] * shape[1]
+        for table, base, offsets in zip(made, bases, (runs.local, runs.remote), strict=True):
+            np.add(base[:, None], offsets, out=table[0, begin:end].reshape(shape))
+            table[1, begin:end].reshape(shape)[:] = runs.nbytes
+        begin = end
 
 
 def _selected(
@@ -71,23 +95,8 @@ def _selected(
             yield pair, (ends[0][one], ends[1][one]), pieces
 
 
-def _of_pair(
-    pair: RegionPair, bases: tuple[Int64s, Int64s], pieces: Pieces, pages: tuple[Int64s, Int64s]
-) -> tuple[Int64s, Int64s]:
-    """Runs are the same in every layer: they are found once, and moved to each layer's base."""
-    offsets, lengths = _runs(pair, pieces, pages)
-    shape = (len(bases[0]), len(lengths), 2)
-    made = np.empty(shape, np.int64), np.empty(shape, np.int64)
-    for table, base, offset in zip(made, bases, offsets, strict=True):
-        np.add(base[:, None], offset, out=table[:, :, 0])
-        table[:, :, 1] = lengths
-    return made[0].reshape(-1, 2), made[1].reshape(-1, 2)
-
-
-def _runs(
-    pair: RegionPair, pieces: Pieces, pages: tuple[Int64s, Int64s]
-) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Offsets from the base at both ends, and lengths, of what lies together at both."""
+def _runs(pair: RegionPair, pieces: Pieces, pages: tuple[Int64s, Int64s]) -> Runs:
+    """What lies together at both ends, of these pages."""
     local, remote = (
         (numbers[:, None] * end.page_stride + np.array(starts, np.int64)).ravel()
         for numbers, end, starts in (
@@ -99,5 +108,6 @@ def _runs(
     begins = np.ones(len(nbytes), bool)
     begins[1:] = (local[1:] != local[:-1] + nbytes[:-1]) | (remote[1:] != remote[:-1] + nbytes[:-1])
     first = np.flatnonzero(begins)
-    lengths = np.add.reduceat(nbytes, first) if len(first) else nbytes
-    return (local[first], remote[first]), lengths
+    if len(first) < len(nbytes):
+        nbytes = np.add.reduceat(nbytes, first)
+    return Runs(local[first], remote[first], nbytes)

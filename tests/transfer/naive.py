@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kvproto.protocols import BufferRegion, Field
 from kvproto.transfer import IndexSpace, PoolManifest
@@ -14,7 +14,7 @@ Move = tuple[int, int, int]
 
 
 def page_moves(
-    local: PoolManifest, remote: PoolManifest, pages: dict[IndexSpace, tuple[Sequence[int], ...]]
+    local: PoolManifest, remote: PoolManifest, pages: Mapping[IndexSpace, tuple[Sequence[int], ...]]
 ) -> Iterator[Move]:
     """Whole pages of every layer of alike manifests, page by page, each by itself."""
     for mine, theirs in zip(local.pools, remote.pools, strict=True):
