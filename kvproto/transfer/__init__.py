@@ -34,6 +34,7 @@ from .open_engine import ENGINES, EngineKind, open_engine
 from .page_lists import PageLists
 from .plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
 from .refusal import ManifestError, NegotiationError, Refusal
+from .staging import convert_staged, staging_bytes
 
 __all__ = [
     "ENGINES",
@@ -72,10 +73,12 @@ __all__ = [
     "TransferPlan",
     "Write",
     "WriteState",
+    "convert_staged",
     "decode_manifest",
     "describe",
     "descriptors",
     "encode_manifest",
     "negotiate",
     "open_engine",
+    "staging_bytes",
 ]

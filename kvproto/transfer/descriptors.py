@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .manifest import PoolName
-from .page_lists import PageLists, checked_pages
+from .page_lists import PageArrays, PageLists, checked_pages
 from .plan import Pieces, RegionPair, TransferPlan
+from .staging import staged_pair, staging_places
 
 __all__ = ["Descriptors", "descriptors"]
 
@@ -42,21 +43,25 @@ def descriptors(
     layer_id: int | None = None,
     pool: PoolName | None = None,
     with_reserved: bool = False,
+    staging: int | None = None,
 ) -> Descriptors:
     """What travels of these pages: region after region, layer after layer, page after page.
 
     `pages` has, by space, the local pages and the remote page of each, in pages of the plan
     (`TransferPlan.spaces`). Pages that follow each other at both ends are one descriptor. With
     `layer_id` it is one global layer of `pool`, the target's if none is named; with `pool` alone
-    all layers of that pool.
+    all layers of that pool. `staging` is the address of the receiver's staging memory, where some
+    regions are converted (`RegionPair.is_converted`): `staging_bytes` of these pages.
 
-    :raises ValueError: for a layer that does not travel; otherwise as `checked_pages`.
+    :raises ValueError: for a layer that does not travel, and pages to convert without `staging`;
+        otherwise as `checked_pages`.
     :raises IndexError: for a page outside one of the regions.
     """
     checked = checked_pages(plan, pages, with_reserved=with_reserved)
+    pairs = _staged(plan, checked, staging)
     parts = [
-        (bases, _runs(pair, pieces, checked[pair.space]))
-        for pair, bases, pieces in _selected(plan, layer_id, pool)
+        (bases, _runs(pair, pieces, _numbers(plan, pair, checked[pair.space])))
+        for pair, bases, pieces in _selected(pairs, layer_id, pool)
         if pair.space in checked
     ]
     total = sum(len(bases[0]) * len(runs.nbytes) for bases, runs in parts)
@@ -77,11 +82,38 @@ def _fill(made: tuple[Int64s, Int64s], parts: Sequence[tuple[tuple[Int64s, Int64
         begin = end
 
 
+def _staged(plan: TransferPlan, checked: PageArrays, staging: int | None) -> Sequence[RegionPair]:
+    """The pairs, those to convert with the receiver's end in staging memory."""
+    if not any(pair.is_converted for pair in plan.pairs):
+        return plan.pairs
+    counts = {space: len(own) for space, (own, _) in checked.items()}
+    places = dict(staging_places(plan, counts))
+    if places and staging is None:
+        names = ", ".join(sorted({pair.name for pair in places}))
+        raise ValueError(f"pages of {names} are converted on arrival: give staging=")
+    return [
+        pair
+        if pair not in places
+        else staged_pair(plan, pair, (staging or 0) + places[pair], counts[pair.space])
+        for pair in plan.pairs
+    ]
+
+
+def _numbers(
+    plan: TransferPlan, pair: RegionPair, pages: tuple[Int64s, Int64s]
+) -> tuple[Int64s, Int64s]:
+    """The pages at both ends; in staging memory they are in the order of the list."""
+    if not pair.is_converted:
+        return pages
+    order = np.arange(len(pages[0]))
+    return (pages[0], order) if plan.direction == "write" else (order, pages[1])
+
+
 def _selected(
-    plan: TransferPlan, layer_id: int | None, pool: PoolName | None
+    every: Sequence[RegionPair], layer_id: int | None, pool: PoolName | None
 ) -> Iterator[tuple[RegionPair, tuple[Int64s, Int64s], Pieces]]:
     owner = "target" if pool is None and layer_id is not None else pool
-    pairs = [pair for pair in plan.pairs if owner in (None, pair.pool)]
+    pairs = [pair for pair in every if owner in (None, pair.pool)]
     if layer_id is not None and not any(layer_id in pair.layer_ids for pair in pairs):
         raise ValueError(f"layer_id {layer_id} of the {owner} pool does not travel")
     for pair in pairs:
