@@ -22,6 +22,8 @@ _EXTRA_OF = {
     "hypothesis": "check",
     "pytest": "check",
     "beartype": "debug",
+    "msgspec": "transfer",
+    "numpy": "transfer",
 }
 
 
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_typecheck(commands)
     _add_gates(commands)
+    _add_transfer_demo(commands)
     return parser
 
 
@@ -222,6 +225,34 @@ def _add_gates(commands: Commands) -> None:
     gates.set_defaults(run=_gates)
 
 
+def _add_transfer_demo(commands: Commands) -> None:
+    demo = commands.add_parser(
+        "transfer-demo",
+        help="move pages of real pools between two processes, and show how fast",
+        description="Start a prefill and a decode process on this machine, move pages of random "
+        "bytes from the pools of one to the pools of the other, hold every row against the "
+        "sender's, and print the throughput beside that of the engine alone, with the same blocks "
+        "in one write, and of a copy within a process. Exit status: 0 every row is equal, 1 a "
+        "transfer failed, 2 the input is at fault.",
+        epilog="example: kvproto transfer-demo --pool mha --pages 64 --engine nixl",
+    )
+    demo.add_argument(
+        "--engine", choices=("nixl", "mooncake", "local"), default="nixl", help="default: nixl"
+    )
+    demo.add_argument(
+        "--pool",
+        choices=("mha", "mla", "dsa", "swa", "hybrid"),
+        action="append",
+        help="only pools of this kind; default: one of each",
+    )
+    demo.add_argument("--pages", type=int, default=32, help="pages that travel; default: 32")
+    demo.add_argument("--page-size", type=int, default=64, help="tokens of a page; default: 64")
+    demo.add_argument("--layers", type=int, default=4, help="layers of the model; default: 4")
+    demo.add_argument("--rounds", type=int, default=5, help="the best of so many; default: 5")
+    demo.add_argument("--timeout", type=float, default=120.0, help="seconds for all; default: 120")
+    demo.set_defaults(run=_transfer_demo)
+
+
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         from .conformance.mutants.command import check_mutants
@@ -264,6 +295,12 @@ def _typecheck(arguments: argparse.Namespace) -> int:
 
 def _gates(arguments: argparse.Namespace) -> int:
     from .gates.command import run
+
+    return run(arguments)
+
+
+def _transfer_demo(arguments: argparse.Namespace) -> int:
+    from .transfer.demo import run
 
     return run(arguments)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from .engine import EngineError, TransferEngine
 from .exchange import Exchange
 from .manifest import PoolManifest
-from .manifest_codec import decode_manifest, encode_manifest
+from .message import decode_manifest, encode_manifest
 from .messages import SESSION_VERSION, Accepted, Hello, Message, Refused, Role
 from .negotiate import negotiate
 from .plan import TransferPlan

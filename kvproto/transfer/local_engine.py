@@ -164,10 +164,10 @@ def _address(name: str) -> bytes:
 
 
 def _check_registered(peer: str, end: str, blocks: Blocks, spans: Blocks) -> None:
-    """Every block lies in one span."""
+    """Every block lies in spans that begin before it, one of which ends after it."""
     order = spans[np.argsort(spans[:, 0])]
     at = np.searchsorted(order[:, 0], blocks[:, 0], side="right") - 1
-    ends = np.append(order.sum(axis=1), -1)  # for blocks before the first span
+    ends = np.append(np.maximum.accumulate(order.sum(axis=1)), -1)  # -1 before the first span
     outside = np.flatnonzero(blocks.sum(axis=1) > ends[at])
     if outside.size:
         address, nbytes = blocks[outside[0]].tolist()

@@ -32,7 +32,7 @@ class Reservation:
     pages: PageNumbers
     free: Callable[[], None]
     tokens: int
-    slots: torch.Tensor | None = None
+    slots: torch.Tensor
     state_slots: torch.Tensor | None = None
 
 

@@ -50,6 +50,11 @@ class Sender:
         """Bytes of writes that the engine has not finished."""
         return sum(each.bytes_in_flight for each in self._live.values())
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """Keys whose pages the peer wants, and that were not sent."""
+        return frozenset(self._wanted)
+
     def send(
         self,
         key: str,
@@ -155,9 +160,7 @@ class Sender:
     def _advance(self, each: Sending, now: float) -> None:
         self._look_at_writes(each)
         if self._gone_since is not None:
-            each.cancel(self.link.exchange.ended or "")
-            if now > self._gone_since + self._linger:
-                _give_up(each)
+            self._without_peer(each, now - self._gone_since)
         if now > each.deadline:
             each.cancel("not done in time")
         if each.state == "draining" and not each.writes:
@@ -169,6 +172,14 @@ class Sender:
                 self._settle(each, "")
         if each.is_settled:
             del self._live[each.key]
+
+    def _without_peer(self, each: Sending, gone: float) -> None:
+        """A peer that has got everything may end before the engine says so here."""
+        is_posted = each.readiness.is_exhausted and not each.todo
+        if not is_posted or gone > self._linger:
+            each.cancel(self.link.exchange.ended or "")
+        if gone > self._linger:
+            _give_up(each)
 
     def _settle(self, each: Sending, reason: str) -> None:
         if each.wanted is not None:
