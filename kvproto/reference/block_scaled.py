@@ -211,21 +211,30 @@ class BlockScaledLeaf(RowLeaf):
         :raises ValueError: for another number of locations or buffers, or rows of another
             geometry; nothing is written.
         """
-        self._check(indices)
-        check_meaning(kv_cache_cpu, self.buffer_regions())
-        rows, stores, to = kv_cache_cpu.rows, self._row_stores(), self._scales()
-        elements = replace(kv_cache_cpu, rows=rows[: max(len(rows) - len(to), 0)])
-        check_rows(stores, elements, indices)
-        copied = list(zip(to, rows[len(stores) :], strict=True))
-        for (scales, buffer), held in copied:
-            shape = (elements.count, scales.heads, scales.blocks)
-            check_copied(held, shape, buffer.dtype)
+        self.check_cpu_copy(kv_cache_cpu, indices, req_pool_index=req_pool_index)
+        elements, scales = self._parted(kv_cache_cpu)
         by_slot = [
-            held.reshape(elements.count, *scales.rows(buffer).row_shape)
-            for (scales, buffer), held in copied
+            held.reshape(elements.count, *each.rows(buffer).row_shape)
+            for (each, buffer), held in zip(self._scales(), scales, strict=True)
         ]
         whole = replace(elements, rows=(*elements.rows, *by_slot))
         load_rows_from_host(self._stores(), whole, indices)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: HostRows, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
+        self._check(indices)
+        check_meaning(kv_cache_cpu, self.buffer_regions())
+        elements, scales = self._parted(kv_cache_cpu)
+        check_rows(self._row_stores(), elements, indices)
+        for (each, buffer), held in zip(self._scales(), scales, strict=True):
+            check_copied(held, (elements.count, each.heads, each.blocks), buffer.dtype)
+
+    def _parted(self, copy: HostRows) -> tuple[HostRows, tuple[Tensor, ...]]:
+        """Elements, then scales, of which there is one tensor for each of `_scales`."""
+        first = max(len(copy.rows) - len(self._scales()), 0)
+        return replace(copy, rows=copy.rows[:first]), copy.rows[first:]
 
     def _row_regions(self) -> tuple[BufferRegion, ...]:
         if not self.layer_num:

@@ -215,6 +215,15 @@ class DSALeaf(MLALeaf):
         req_pool_index: int | None = None,
     ) -> None:
         """Write a copy back, to these locations; as many as it was made from."""
+        super().load_cpu_copy(kv_cache_cpu, indices, req_pool_index=req_pool_index)
+        for pages, parts in zip(self._indexed(), kv_cache_cpu.index_keys, strict=True):
+            keys, scales = (part.to(self.device) for part in parts)
+            self._index.store(pages, self._index_slots(indices), keys, scales)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: HostRows, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
         indexed = self._indexed()
         if len(kv_cache_cpu.index_keys) != len(indexed):
             raise ValueError(
@@ -224,10 +233,7 @@ class DSALeaf(MLALeaf):
         for keys, scales in kv_cache_cpu.index_keys:
             for part, width in ((keys, self.index_head_dim), (scales, SCALE_BYTES)):
                 check_copied(part, (indices.shape[0], width), torch.uint8)
-        super().load_cpu_copy(kv_cache_cpu, indices)
-        for pages, parts in zip(indexed, kv_cache_cpu.index_keys, strict=True):
-            keys, scales = (part.to(self.device) for part in parts)
-            self._index.store(pages, self._index_slots(indices), keys, scales)
+        super().check_cpu_copy(kv_cache_cpu, indices)
 
     def get_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         """The index pages of every layer, by KV page, of which each rank's has one; in bytes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -97,6 +97,13 @@ class PooledDSALeaf(DSALeaf):
         :raises ValueError: for locations at other places of their groups, and for a copy that no
             pooled leaf made; nothing is written.
         """
+        super().load_cpu_copy(kv_cache_cpu, indices, req_pool_index=req_pool_index)
+        self._load_tails(cast("PooledCopy", kv_cache_cpu).tails, req_pool_index)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: HostRows, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
         if not isinstance(kv_cache_cpu, PooledCopy):
             raise ValueError("the copy holds an index key per token, here several tokens share one")
         self._check_tails(kv_cache_cpu.tails, req_pool_index)
@@ -106,8 +113,7 @@ class PooledDSALeaf(DSALeaf):
                 f"a token would change its place among the {self.index_kpool} that share an index "
                 "key; nothing was written"
             )
-        super().load_cpu_copy(kv_cache_cpu, indices)
-        self._load_tails(kv_cache_cpu.tails, req_pool_index)
+        super().check_cpu_copy(kv_cache_cpu, indices)
 
     def _tails_of(self, req_pool_index: int | None) -> Tails | None:
         return None

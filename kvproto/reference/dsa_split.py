@@ -20,6 +20,7 @@ class SplitDSALeaf(DSALeaf):
     move_kv_cache = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     load_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    check_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     @classmethod
     def _check_ranks(cls, page_size: int, dcp_size: int, dcp_replicated: bool) -> None:

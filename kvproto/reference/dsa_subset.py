@@ -32,6 +32,7 @@ class SubsetDSALeaf(DeviceLocations, DSALeaf):
     move_kv_cache = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     load_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    check_cpu_copy = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_contiguous_buf_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_kv_layer_ids = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_state_buf_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

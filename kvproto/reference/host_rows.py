@@ -15,7 +15,6 @@ from .row_stores import RowStore, SlotRows
 
 __all__ = [
     "HostRows",
-    "check_alike",
     "check_copied",
     "check_meaning",
     "check_rows",
@@ -103,25 +102,7 @@ def check_meaning(copy: HostRows, regions: Sequence[BufferRegion]) -> None:
 
     :raises ValueError: where they do not.
     """
-    _check_meaning(copy, meaning_of(regions))
-
-
-def check_alike(copy: HostRows, like: HostRows, count: int) -> None:
-    """Check that a copy is of `count` rows such as those of `like`, a pool's own, maybe of none.
-
-    :raises ValueError: where it is not.
-    """
-    if (copy.count, len(copy.rows)) != (count, len(like.rows)):
-        raise ValueError(
-            f"the copy holds {copy.count} rows of {len(copy.rows)} buffers, asked to load "
-            f"{count} rows into {len(like.rows)}"
-        )
-    for rows, wanted in zip(copy.rows, like.rows, strict=True):
-        check_copied(rows, (count, *wanted.shape[1:]), wanted.dtype)
-    _check_meaning(copy, like.meaning)
-
-
-def _check_meaning(copy: HostRows, meaning: tuple[str, ...]) -> None:
+    meaning = meaning_of(regions)
     if copy.meaning != meaning:
         raise ValueError(
             f"the copy holds {_told(copy.meaning)}, must be {_told(meaning)} to be loaded here; "

@@ -42,6 +42,7 @@ from .composite_pages import (
 from .composite_scales import ScaleDoors
 from .composite_tails import TailDoors
 from .composite_writes import WRITE_DOORS
+from .copy_checks import check_if_it_can
 from .hybrid import HybridLinearPool
 from .sides import Side
 
@@ -151,14 +152,18 @@ class _HostCopies(HybridLinearPool):
     ) -> None:
         """Restore the tokens to `indices` and the state to `mamba_indices`.
 
-        :raises ValueError: for a copy with state and no slots for it, or slots and no state:
-            half a request is never restored.
+        :raises ValueError: for a copy with state and no slots for it, or slots and no state, and
+            for one that the leaf or the state pool says does not fit (`ChecksCopies`): half a
+            request is never restored.
         """
         if (kv_cache_cpu.state is None) is not (mamba_indices is None):
             held = "no state" if kv_cache_cpu.state is None else "state"
             given = "none were" if mamba_indices is None else "some were"
             raise ValueError(f"the copy holds {held}; state slots to load it into: {given} given")
         leaf = cast("HostCopyable", self.full_kv_pool)
+        check_if_it_can(leaf, kv_cache_cpu.tokens, indices, req_pool_index=req_pool_index)
+        if mamba_indices is not None:
+            check_if_it_can(self.mamba_pool, kv_cache_cpu.state, mamba_indices)
         leaf.load_cpu_copy(kv_cache_cpu.tokens, indices, req_pool_index=req_pool_index)
         if mamba_indices is not None:
             self.mamba_pool.load_cpu_copy(kv_cache_cpu.state, mamba_indices)

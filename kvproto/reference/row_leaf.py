@@ -18,6 +18,7 @@ from kvproto.protocols import (
 from .host_rows import (
     HostRows,
     check_meaning,
+    check_rows,
     copy_rows_to_host,
     load_rows_from_host,
     meaning_of,
@@ -100,9 +101,16 @@ class RowLeaf(StageLeaf):
         :raises ValueError: for a copy of other rows, in number, shape or what their bytes mean;
             nothing is written.
         """
+        self.check_cpu_copy(kv_cache_cpu, indices, req_pool_index=req_pool_index)
+        load_rows_from_host(self._row_stores(), kv_cache_cpu, indices)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: HostRows, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
         self._check(indices)
         check_meaning(kv_cache_cpu, self.buffer_regions())
-        load_rows_from_host(self._row_stores(), kv_cache_cpu, indices)
+        check_rows(self._row_stores(), kv_cache_cpu, indices)
 
 
 def locations_of(loc_info: Tensor | WriteLocation) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from kvproto.protocols import BufferRegion, Field, LayerTransferCounter, buf_infos
 from kvproto.protocols.layout import FieldName
 
-from .host_rows import HostRows, check_alike
+from .host_rows import HostRows
 from .sides import SideCounter
 
 __all__ = ["BufInfos", "Part", "PartPool", "PartedCopy", "PartedRows", "in_one_by_name"]
@@ -33,6 +33,7 @@ class PartPool(Protocol):
     def restore_reserved(self) -> None: ...
     def get_cpu_copy(self, indices: Tensor) -> HostRows: ...
     def load_cpu_copy(self, kv_cache_cpu: HostRows, indices: Tensor) -> None: ...
+    def check_cpu_copy(self, kv_cache_cpu: HostRows, indices: Tensor, /) -> None: ...
     def get_kv_layer_ids(self) -> list[int]: ...
     def get_kv_size_bytes(self) -> tuple[int, int]: ...
     def register_layer_transfer_counter(
@@ -122,13 +123,19 @@ class PartedRows(ABC):
 
         :raises ValueError: for a copy of other parts or of another number; nothing is written.
         """
+        self.check_cpu_copy(kv_cache_cpu, indices, req_pool_index=req_pool_index)
+        for part, rows in zip(self._parts(), kv_cache_cpu.parts, strict=True):
+            part.pool.load_cpu_copy(rows, indices)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: PartedCopy, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
         pools, copies = [part.pool for part in self._parts()], kv_cache_cpu.parts
         if len(copies) != len(pools):
             raise ValueError(f"the copy holds rows of {len(copies)} pools, there are {len(pools)}")
         for pool, rows in zip(pools, copies, strict=True):
-            check_alike(rows, pool.get_cpu_copy(indices[:0]), indices.shape[0])
-        for pool, rows in zip(pools, copies, strict=True):
-            pool.load_cpu_copy(rows, indices)
+            pool.check_cpu_copy(rows, indices)
 
     def get_contiguous_buf_infos(self) -> BufInfos:
         """The main rows by page, keys of all layers and then values; index rows are state."""

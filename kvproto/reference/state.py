@@ -10,7 +10,7 @@ from torch import Tensor
 from kvproto.kernels import check_locations, clear_slots, copy_slots, prepare_slot_copies
 from kvproto.protocols import BufferRegion, buf_infos
 
-from .host_state import HostState, copy_state_to_host, load_state_from_host
+from .host_state import HostState, check_state, copy_state_to_host, load_state_from_host
 from .memory_saver import kv_cache_region
 from .state_layout import (
     StateEntry,
@@ -142,9 +142,19 @@ class RecurrentStatePool:
         return copy_state_to_host(self.mamba_cache.persistent(), indices)
 
     def load_cpu_copy(self, mamba_cache_cpu: HostState, indices: Tensor, /) -> None:
-        """Write a copy back to as many slots; the reserved one is left alone."""
-        check_locations(indices, self.size + 1)
+        """Write a copy back to as many slots; the reserved one is left alone.
+
+        :raises ValueError: for a copy of other slots or tensors; nothing is written.
+        """
+        self.check_cpu_copy(mamba_cache_cpu, indices)
         load_state_from_host(self.mamba_cache.persistent(), mamba_cache_cpu, indices)
+
+    def check_cpu_copy(
+        self, mamba_cache_cpu: HostState, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises; state is by slot, not by request row."""
+        check_locations(indices, self.size + 1)
+        check_state(self.mamba_cache.persistent(), mamba_cache_cpu, indices)
 
     def restore_reserved(self) -> None:
         """Zero the reserved slot of every tensor, after a memory saver resumed them."""

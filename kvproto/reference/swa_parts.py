@@ -42,6 +42,7 @@ from .composite_pages import (
 from .composite_scales import ScaleDoors
 from .composite_tails import TailDoors
 from .composite_writes import WRITE_DOORS
+from .copy_checks import check_if_it_can
 from .sides import Side
 from .swa import FULL, SWAPool, swa_sides
 
@@ -175,20 +176,33 @@ class _HostCopies(SWAPool):
     ) -> None:
         """Restore both sides; a window row whose token has no peer any more is left out.
 
-        :raises ValueError: for another number of locations; nothing is written.
+        :raises ValueError: for another number of locations, or a copy that one of the leaves says
+            does not fit (`ChecksCopies`); nothing is written.
         """
-        count = kv_cache_cpu.has_peer.shape[0]
+        held = self._held(kv_cache_cpu, indices)
+        for leaf, copy, targets in held:
+            check_if_it_can(leaf, copy, targets, req_pool_index=req_pool_index)
+        for leaf, copy, targets in held:
+            leaf.load_cpu_copy(copy, targets, req_pool_index=req_pool_index)
+
+    def _held(self, copy: WindowedCopy, indices: Tensor) -> list[tuple[HostCopyable, Any, Tensor]]:
+        """The leaves that the copy has rows of, those rows, and where they go."""
+        count = copy.has_peer.shape[0]
         if count != indices.shape[0]:
             raise ValueError(f"the copy holds {count} rows, asked to load {indices.shape[0]}")
-        peers = self._window_slots(indices)
-        if kv_cache_cpu.full is not None:
-            leaf = cast("HostCopyable", self.full_kv_pool)
-            leaf.load_cpu_copy(kv_cache_cpu.full, indices, req_pool_index=req_pool_index)
-        if kv_cache_cpu.window is not None:
+        if (copy.full is None) is bool(self.full_layer_nums):
+            raise ValueError(
+                f"the copy holds {'no' if copy.full is None else 'some'} full rows, there are "
+                f"{self.full_layer_nums} full layers; nothing was written"
+            )
+        peers, held = self._window_slots(indices), list[tuple[HostCopyable, Any, Tensor]]()
+        if copy.full is not None:
+            held.append((cast("HostCopyable", self.full_kv_pool), copy.full, indices))
+        if copy.window is not None:
             # Peers that are gone are 0, which every writer of a leaf drops.
-            targets = peers[kv_cache_cpu.has_peer.to(peers.device)]
-            leaf = cast("HostCopyable", self.swa_kv_pool)
-            leaf.load_cpu_copy(kv_cache_cpu.window, targets, req_pool_index=req_pool_index)
+            targets = peers[copy.has_peer.to(peers.device)]
+            held.append((cast("HostCopyable", self.swa_kv_pool), copy.window, targets))
+        return held
 
     def _window_slots(self, indices: Tensor) -> Tensor:
         if not self.swa_layer_nums:

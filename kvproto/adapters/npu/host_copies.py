@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from kvproto.protocols import BufferRegion
 from kvproto.reference.host_rows import HostRows, check_copied, check_meaning, meaning_of
 from kvproto.reference.row_stores import TiledRows
 
-__all__ = ["copy_to_host", "load_from_host"]
+__all__ = ["check_copy", "copy_to_host", "load_from_host"]
 
 
 def copy_to_host(
@@ -32,7 +33,19 @@ def load_from_host(
 ) -> None:
     """Write the copied rows to `indices`; the reserved slot is left alone.
 
-    :raises ValueError: for rows of another number, width, dtype or meaning; nothing is written.
+    :raises ValueError: as `check_copy`; nothing is written.
+    """
+    check_copy(stores, copy, indices, regions)
+    for store, rows in zip(stores, _by_plane(stores, copy), strict=True):
+        store.store(indices, torch.stack(rows, 1).to(store.buffer.device))
+
+
+def check_copy(
+    stores: Sequence[TiledRows], copy: HostRows, indices: Tensor, regions: Sequence[BufferRegion]
+) -> None:
+    """Check that a copy fits, before any of it is written.
+
+    :raises ValueError: for rows of another number, width, dtype or meaning.
     """
     wanted = sum(_by_layer(store)[0] for store in stores)
     if copy.count != indices.shape[0] or len(copy.rows) != wanted:
@@ -40,16 +53,16 @@ def load_from_host(
             f"the copy holds {copy.count} rows of {len(copy.rows)} layers of planes, asked to load "
             f"{indices.shape[0]} rows into {wanted}; nothing was written"
         )
-    rest, planes = list(copy.rows), list[list[Tensor]]()
-    for store in stores:
-        layers, width = _by_layer(store)
-        planes.append(rest[:layers])
-        del rest[:layers]
-        for rows in planes[-1]:
-            check_copied(rows, (copy.count, width), store.buffer.dtype)
+    for store, layers in zip(stores, _by_plane(stores, copy), strict=True):
+        for rows in layers:
+            check_copied(rows, (copy.count, _by_layer(store)[1]), store.buffer.dtype)
     check_meaning(copy, regions)
-    for store, rows_of in zip(stores, planes, strict=True):
-        store.store(indices, torch.stack(rows_of, 1).to(store.buffer.device))
+
+
+def _by_plane(stores: Sequence[TiledRows], copy: HostRows) -> list[list[Tensor]]:
+    """The rows of each plane, by layer."""
+    rest = iter(copy.rows)
+    return [list(islice(rest, _by_layer(store)[0])) for store in stores]
 
 
 def _by_layer(store: TiledRows) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from kvproto.reference.layers import OwnedLayers
 from kvproto.reference.row_stores import TiledRows, move_all
 from kvproto.reference.stage_leaf import StageLeaf
 
-from .host_copies import copy_to_host, load_from_host
+from .host_copies import check_copy, copy_to_host, load_from_host
 from .kept import check_rows_element
 from .locations import bounded
 from .planes import Order, PlaneShape
@@ -89,6 +89,13 @@ class PlaneLeaf(StageLeaf):
         """
         at, regions = self._bounded(indices), self.buffer_regions()
         load_from_host(self._stores(), kv_cache_cpu, at, regions)
+
+    def check_cpu_copy(
+        self, kv_cache_cpu: HostRows, indices: Tensor, /, *, req_pool_index: int | None = None
+    ) -> None:
+        """Nothing, or what `load_cpu_copy` raises."""
+        at, regions = self._bounded(indices), self.buffer_regions()
+        check_copy(self._stores(), kv_cache_cpu, at, regions)
 
     def restore_reserved(self) -> None:
         """Zero slot 0 of every plane, after a memory saver resumed them."""
