@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .manifest import PoolName
-from .page_lists import PageArrays, PageLists, checked_pages
+from .page_lists import PageArrays, PageLists, checked_pages, counts_of
 from .plan import Pieces, RegionPair, TransferPlan
 from .staging import staged_pair, staging_places
 
@@ -86,7 +86,7 @@ def _staged(plan: TransferPlan, checked: PageArrays, staging: int | None) -> Seq
     """The pairs, those to convert with the receiver's end in staging memory."""
     if not any(pair.is_converted for pair in plan.pairs):
         return plan.pairs
-    counts = {space: len(own) for space, (own, _) in checked.items()}
+    counts = counts_of(checked)
     places = dict(staging_places(plan, counts))
     if places and staging is None:
         names = ", ".join(sorted({pair.name for pair in places}))

@@ -130,12 +130,23 @@ class PoolManifest:
     """Every byte of a process's pools that may travel, and what of them does not.
 
     Bases are live addresses of `owner`: a manifest is valid until its pools are freed.
+
+    :raises ValueError: for pools that are not the target's and perhaps the draft's after it, and
+        for pages of two sizes, which no page list could number.
     """
 
     owner: str
     pools: tuple[PoolPart, ...]
     version: int = MANIFEST_VERSION
     conversion: Conversion = "none"
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.pools]
+        if names not in (["target"], ["target", "draft"]):
+            raise ValueError(f"PoolManifest.pools are {names}: the target's, then the draft's")
+        sizes = {part.name: part.page_size for part in self.pools}
+        if len(set(sizes.values())) > 1 or min(sizes.values()) < 1:
+            raise ValueError(f"PoolManifest.pools have pages of {sizes} tokens: must be the same")
 
     def pool(self, name: PoolName) -> PoolPart:
         """The pool of that name.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .manifest import IndexSpace
 from .plan import TransferPlan
 
-__all__ = ["PageArrays", "PageLists", "checked_pages"]
+__all__ = ["PageArrays", "PageLists", "checked_pages", "counts_of"]
 
 PageLists: TypeAlias = Mapping[IndexSpace, tuple[ArrayLike, ArrayLike]]
 """By space: the pages of the local side, and as many of the remote side. What is left out stays."""
@@ -41,6 +41,11 @@ def checked_pages(plan: TransferPlan, pages: PageLists, *, with_reserved: bool) 
             _check_apart(space, *ends)
         checked[space] = ends
     return checked
+
+
+def counts_of(pages: PageArrays) -> dict[IndexSpace, int]:
+    """How many pages of each space travel."""
+    return {space: len(own) for space, (own, _) in pages.items()}
 
 
 def _integers(space: IndexSpace, end: str, given: ArrayLike) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from kvproto.kernels import convert_pages
 
 from .convertible import row_tiles
 from .manifest import IndexSpace
-from .page_lists import PageArrays, PageLists, checked_pages
+from .page_lists import PageArrays, PageLists, checked_pages, counts_of
 from .plan import PlannedEnd, RegionPair, TransferPlan
 
 __all__ = ["convert_staged", "staged_pair", "staging_bytes", "staging_places"]
@@ -29,7 +29,7 @@ def staging_bytes(plan: TransferPlan, pages: PageLists) -> int:
 
     :raises ValueError, IndexError: as `descriptors`.
     """
-    counts = {space: len(own) for space, (own, _) in _checked(plan, pages).items()}
+    counts = counts_of(_checked(plan, pages))
     return sum(_nbytes(pair, counts) for pair in plan.pairs if pair.is_converted)
 
 
@@ -68,7 +68,7 @@ def convert_staged(
         nothing is written.
     """
     checked = _checked(plan, pages)
-    counts = {space: len(own) for space, (own, _) in checked.items()}
+    counts = counts_of(checked)
     needed = sum(_nbytes(pair, counts) for pair in plan.pairs if pair.is_converted)
     if staging.dtype != torch.uint8 or staging.numel() < needed or not staging.is_contiguous():
         raise ValueError(
@@ -82,7 +82,7 @@ def convert_staged(
     ]
     for pair, at, layers in jobs:
         own = checked[pair.space][1 if plan.direction == "write" else 0]
-        numbers = torch.from_numpy(own.copy()).to(staging.device)
+        numbers = torch.tensor(own, device=staging.device)
         _convert(plan, pair, staging[at : at + _nbytes(pair, counts)], layers, numbers)
 
 

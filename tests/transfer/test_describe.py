@@ -60,6 +60,19 @@ def test_a_draft_pool_is_a_part_of_its_own() -> None:
         describe(target).pool("draft")
 
 
+def test_a_draft_has_pages_of_the_target_s_size() -> None:
+    other = MHALeaf(16, 8, torch.bfloat16, 2, 8, 1, "cpu")
+    with pytest.raises(ValueError, match=r"'target': 4, 'draft': 8. tokens: must be the same"):
+        describe(mha(), other)
+
+
+def test_a_manifest_begins_with_the_target() -> None:
+    whole = describe(mha())
+    for pools in ((), (replace(whole.pools[0], name="draft"),), whole.pools * 2):
+        with pytest.raises(ValueError, match="the target's, then the draft's"):
+            replace(whole, pools=pools)
+
+
 @pytest.mark.parametrize(
     ("name", "spaces"),
     [

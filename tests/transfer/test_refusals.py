@@ -90,7 +90,11 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         lambda m: replace(m, pools=(*m.pools, replace(m.pools[0], name="draft"))),
         "pools",
     ),
-    "PoolPart.name": (FP8, on_part(lambda p: replace(p, name="draft")), "pools"),
+    "PoolPart.name": (
+        FP8,
+        lambda m: replace(m, pools=(m.pools[0], replace(m.pools[0], name="draft", regions=()))),
+        "pools",
+    ),
     "PoolPart.page_size": (FP8, on_part(lambda p: replace(p, page_size=6)), "page_size"),
     "PoolPart.regions": (
         FP8,
