@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that share the tests, file by file.
+# Checkers side by side, and processes that share the tests, file by file.
 JOBS ?= 2
 STAMP := .venv/installed
 # Never let pip choose a version: another torch is gigabytes.
@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install 
 step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup lint imports types unit bench kernels-results platforms constraints clean
+.PHONY: help demo test checks setup lint imports types mypy pyright unit bench kernels-results platforms constraints clean
 
 help:
 	@echo "make demo   what kvproto says about the built-in pools"
@@ -26,7 +26,11 @@ demo: setup
 	@$(BIN)/kvproto check
 	@$(BIN)/kvproto check --platform cpu
 
-test: lint imports types unit
+test: setup
+	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync interop-venv checks
+	@$(MAKE) --no-print-directory unit
+
+checks: lint imports types
 
 setup: $(STAMP)
 
@@ -46,8 +50,12 @@ lint: setup
 imports: setup
 	$(call step,import-linter,$(BIN)/lint-imports --no-logo)
 
-types: setup
+types: mypy pyright
+
+mypy: setup
 	$(call step,mypy,$(BIN)/mypy)
+
+pyright: setup
 	$(call step,pyright,$(BIN)/basedpyright)
 
 # `typecheck/` is run by these tests too, and tests/interop/ asks real pools in .interop-venv.
