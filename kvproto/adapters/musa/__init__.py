@@ -7,8 +7,5 @@ another, `[-1, page, heads, dim]` is a view of what the read doors give. fp8 is
 `e4m3fn` alone, and first read back (`fp8_check`).
 
 Nobody who wrote this has run it on such a device: it has run over host memory, and on an emulated
-`musa:0` (`tests/devices`). What is known of the devices and nothing here asks for:
-torch.distributed has the backend `mccl`; host memory is pinned by torch's allocator, not registered
-afterwards; there are no device kernels for a host tier of caches, and graphs are captured whole,
-not piecewise.
+`musa:0` (`tests/devices`).
 """

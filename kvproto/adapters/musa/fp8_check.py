@@ -17,6 +17,8 @@ from kvproto.kernels import packed_latent_width, quantise_index_keys
 from kvproto.protocols import DSALeafRequest, LeafRequest, MLALeafRequest, SparseIndexLeafRequest
 from kvproto.reference import DSALeaf, MHALeaf, MLALeaf
 
+from ..vendor_packages import first_line
+
 __all__ = ["RowsOfFp8", "fp8_fault", "rows_of_fp8"]
 
 RowsOfFp8: TypeAlias = Literal["heads", "latents", "packed latents", "index keys"]
@@ -84,8 +86,7 @@ def fp8_fault(device: str | torch.device, rows: RowsOfFp8) -> str:
     except RuntimeError as error:
         if not _is_lacking(error):
             raise
-        said = str(error).strip().partition("\n")[0]
-        return f"{rows} in fp8 cannot be stored on {device}: {said}"
+        return f"{rows} in fp8 cannot be stored on {device}: {first_line(error)}"
     return _difference(rows, stored, read)
 
 

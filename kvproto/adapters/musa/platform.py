@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 
 import torch
@@ -18,6 +17,7 @@ from kvproto.protocols import (
 )
 from kvproto.reference import ReferencePlatform
 
+from ..vendor_packages import UNUSABLE, first_line, imported
 from .facts import DEVICE_TYPE, MUSA
 from .fp8_check import RowsOfFp8, fp8_fault, rows_of_fp8
 from .refusals import refusal
@@ -86,10 +86,8 @@ def musa() -> MusaPlatform | Declined:
         return Declined(_without_torch_musa())
     wanted = ["torch_musa", *(["torchada"] if find_spec("torchada") else [])]
     for package in wanted:
-        try:
-            import_module(package)
-        except (ImportError, OSError, RuntimeError) as error:  # libraries are found, or built, here
-            return Declined(f"{package} is installed and cannot be imported: {_first_line(error)}")
+        if isinstance(answer := imported(package), Declined):
+            return answer
     return _with_device()
 
 
@@ -100,13 +98,9 @@ def _with_device() -> MusaPlatform | Declined:
         return Declined(f"torch_musa was imported and did not register {DEVICE_TYPE!r} with torch")
     try:
         sees_one = bool(runtime.is_available())
-    except (RuntimeError, OSError) as error:  # the driver, asked for its devices
-        return Declined(f"torch_musa cannot ask for its devices: {_first_line(error)}")
+    except UNUSABLE as error:
+        return Declined(f"torch_musa cannot ask for its devices: {first_line(error)}")
     return MusaPlatform() if sees_one else Declined("torch_musa sees no device")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def on_cpu() -> MusaPlatform:

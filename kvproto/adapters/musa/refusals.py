@@ -10,7 +10,9 @@ from kvproto.protocols import (
     SparseIndexLeafRequest,
 )
 
-__all__ = ["elements_of", "refusal"]
+from ..stored_elements import stored_elements
+
+__all__ = ["refusal"]
 
 _HEAD_LAYOUTS = ("nhd", "paged_nhd")
 _SCHEMES = ("none", "fp8_scaled", "dsa_fp8_packed")
@@ -31,24 +33,11 @@ def refusal(request: object) -> str:
             return f"{type(request).__name__} is no platform's to build"
 
 
-def elements_of(request: LeafRequest) -> dict[str, str]:
-    """What elements of the leaf mean, by the field of the request that says so."""
-    stored = {"dtype": str(request.dtype)}
-    match request:
-        case SparseIndexLeafRequest():
-            stored["index_dtype"] = str(request.stored_index_dtype)
-        case DSALeafRequest():
-            stored["index_dtype"] = f"torch.{request.index_element}"
-        case _:
-            pass
-    return stored
-
-
 def _elements(request: LeafRequest) -> str:
     if request.quant_scheme not in _SCHEMES:
         scheme = request.quant_scheme
         return f"quant_scheme={scheme!r}: attention reads {', '.join(map(repr, _SCHEMES))}"
-    for name, dtype in elements_of(request).items():
+    for name, dtype in stored_elements(request).items():
         if "float8" in dtype and dtype != _FP8:
             return f"{name}={dtype}: of fp8 the devices have {_FP8} alone; ask for that"
         if dtype not in _STORED:

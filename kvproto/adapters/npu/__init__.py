@@ -5,6 +5,10 @@ kind and all layers in one tensor (`planes.py`, `memory.py`): keys and values (`
 latent and the rope part of a row, in ND or NZ order (`mla.py`, `split_rows.py`), packed rows and
 index keys (`dsa.py`, `packed_rows.py`, `index_planes.py`), index rows by head (`sparse.py`,
 `key_only.py`). `operators.py` and `gather.py` call torch_npu on a device, and torch elsewhere.
+`split_buffers.py` is what a host tier exchanges of latent rows.
+
+Rows are in ND order, but for latents without index keys of a deployment that asks for NZ
+(`latent_layout`). Heads are kept in ND alone, though the writer in pages takes them in NZ too.
 
 What is here was read: schemas in torch_npu 2.14.0, the vendor's manuals for Atlas A2 and A3, and
 the source of an engine that serves on these devices. Nobody has run it on hardware. What follows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,6 +21,7 @@ from kvproto.protocols import (
 )
 from kvproto.reference.build_allocator import build_single
 
+from ..vendor_packages import UNUSABLE, first_line, imported
 from .build import build_leaf
 from .facts import DEVICE_TYPE, NPU
 
@@ -50,23 +50,17 @@ def npu() -> NPUPlatform | Declined:
     """The platform, where torch_npu is installed and sees a device."""
     if find_spec("torch_npu") is None:
         return Declined("torch_npu is not installed")
-    try:
-        torch_npu: Any = import_module("torch_npu")
-    # Its libraries are those of CANN, found at import, and it fits one version of torch.
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        return Declined(f"torch_npu is installed and cannot be imported: {_line(error)}")
+    torch_npu: Any = imported("torch_npu")
+    if isinstance(torch_npu, Declined):
+        return torch_npu
     try:
         here = torch_npu.npu.is_available()
-    except (RuntimeError, OSError, AttributeError) as error:
-        return Declined(f"torch_npu cannot tell whether there is an Ascend device: {_line(error)}")
+    except UNUSABLE as error:
+        said = first_line(error)
+        return Declined(f"torch_npu cannot tell whether there is an Ascend device: {said}")
     if not here:
         return Declined("torch_npu sees no Ascend device")
     return NPUPlatform()
-
-
-def _line(error: Exception) -> str:
-    """What it says first: the vendor's errors go on for a page."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def on_cpu() -> NPUPlatform:

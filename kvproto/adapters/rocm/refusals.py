@@ -11,6 +11,8 @@ from kvproto.protocols import (
     SparseIndexLeafRequest,
 )
 
+from ..stored_elements import stored_elements
+
 __all__ = ["refusal"]
 
 _HEAD_LAYOUTS = ("nhd", "vectorized_5d")
@@ -44,7 +46,7 @@ def _elements(request: LeafRequest, fp8: Fp8Variant) -> str:
     if request.quant_scheme not in _SCHEMES:
         scheme = request.quant_scheme
         return f"quant_scheme={scheme!r}: attention reads {' or '.join(map(repr, _SCHEMES))}"
-    for name, dtype in _stored(request).items():
+    for name, dtype in stored_elements(request).items():
         if "float8" in dtype and dtype != f"torch.float8_{fp8}":
             return (
                 f"{name}={dtype}: the device's numbers are torch.float8_{fp8}, where the same byte "
@@ -65,16 +67,3 @@ def _index_pages(request: DSALeafRequest) -> str:
         f"index_layout={request.index_layout!r} in pages of {keys} index keys: they are read in "
         f"tiles of {_TILE} keys, or from pages of one; {tiled}"
     )
-
-
-def _stored(request: LeafRequest) -> dict[str, str]:
-    """What elements of the leaf mean, by the field of the request that says so."""
-    stored = {"dtype": str(request.dtype)}
-    match request:
-        case SparseIndexLeafRequest():
-            stored["index_dtype"] = str(request.stored_index_dtype)
-        case DSALeafRequest():
-            stored["index_dtype"] = f"torch.{request.index_element}"
-        case _:
-            pass
-    return stored

@@ -45,7 +45,7 @@ def test_torchada_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.parametrize("package", ["torch_musa", "torchada"])
-@pytest.mark.parametrize("error", ["ImportError", "OSError", "RuntimeError"])
+@pytest.mark.parametrize("error", ["ImportError", "OSError", "RuntimeError", "AttributeError"])
 def test_what_cannot_be_imported_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str, error: str
 ) -> None:
@@ -53,6 +53,13 @@ def test_what_cannot_be_imported_is_named(
     install(monkeypatch, tmp_path, 1, **({"torch_musa": ""} | {package: broken}))
     said = f"{package} is installed and cannot be imported: libmusart.so.4: cannot open shared"
     assert reason().startswith(said)
+
+
+def test_an_error_without_words_is_called_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, 1, torch_musa="raise OSError")
+    assert reason() == "torch_musa is installed and cannot be imported: OSError"
 
 
 def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from kvproto.adapters import vendor_packages
 from kvproto.adapters.npu import platform
 from kvproto.adapters.npu.facts import NPU, PAGE_SIZE
 from kvproto.adapters.npu.platform import NPUPlatform, npu, on_cpu
@@ -30,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, module: object) -> None:
         return module
 
     monkeypatch.setattr(platform, "find_spec", lambda _name: object())
-    monkeypatch.setattr(platform, "import_module", imported)
+    monkeypatch.setattr(vendor_packages, "import_module", imported)
 
 
 def seeing(devices: int) -> ModuleType:
