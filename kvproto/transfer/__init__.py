@@ -34,6 +34,7 @@ from .open_engine import ENGINES, EngineKind, open_engine
 from .page_lists import PageLists
 from .plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
 from .refusal import ManifestError, NegotiationError, Refusal
+from .split import Shard, Split
 from .staging import convert_staged, staging_bytes
 
 __all__ = [
@@ -66,8 +67,10 @@ __all__ = [
     "Refusal",
     "RegionPair",
     "Registration",
+    "Shard",
     "SpacePages",
     "Span",
+    "Split",
     "TierPages",
     "TransferEngine",
     "TransferPlan",

@@ -14,6 +14,7 @@ from kvproto.protocols.layout import FieldName
 from .left_out import left_out_of
 from .manifest import Conversion, IndexSpace, ManifestRegion, PoolManifest, PoolName, PoolPart
 from .regions import regions_of
+from .split import Shard, splits_of
 
 __all__ = ["BY_HEAD", "Heads", "describe"]
 
@@ -31,31 +32,36 @@ def describe(
     owner: str | None = None,
     heads: Heads = None,
     draft_heads: Heads = None,
+    shard: Shard | None = None,
     conversion: Conversion = "none",
 ) -> PoolManifest:
     """Every byte of a pool that may travel, and of the draft model's pool beside it.
 
     `owner` names the process to its peers; None means its host and number. `heads` are the global
     ids of the rank's heads, which a pool does not know: without them peers must have as many.
-    `conversion` says whether this side takes part in converting pages of another layout.
+    `shard` is the rank and the number of ranks that split recurrent state, which travels whole
+    without it. `conversion` says whether this side helps to convert pages of another layout.
 
     :raises CapabilityError: for a pool that exports no pages or does not say where its bytes are.
-    :raises ValueError: for another number of heads than the rows have.
+    :raises ValueError: for another number of heads than the rows have, state that these ranks
+        cannot split, and a draft with pages of another size.
     """
-    parts = [_part("target", pool, heads)]
+    parts = [_part("target", pool, heads, shard)]
     if draft is not None:
-        parts.append(_part("draft", draft, draft_heads))
+        parts.append(_part("draft", draft, draft_heads, shard))
     owner = f"{platform.node()}/{os.getpid()}" if owner is None else owner
     return PoolManifest(owner=owner, pools=tuple(parts), conversion=conversion)
 
 
-def _part(name: PoolName, pool: object, heads: Heads) -> PoolPart:
+def _part(name: PoolName, pool: object, heads: Heads, shard: Shard | None) -> PoolPart:
     exported = require(pool, Transferable, for_=f"describe() of the {name} pool")
+    splits = splits_of(exported, shard)
+    told = (_with_heads(each, heads) for each in regions_of(exported))
     return PoolPart(
         name=name,
         page_size=exported.page_size,
         traits=pool.pool_traits if supports(pool, DeclaresTraits) else None,
-        regions=tuple(_with_heads(each, heads) for each in regions_of(exported)),
+        regions=tuple(replace(each, split=splits.get(each.region.bases[0])) for each in told),
         left_out=left_out_of(exported),
     )
 

@@ -10,11 +10,19 @@ from kvproto.protocols.layout import AxisName
 
 from .convertible import is_convertible
 from .heads import head_differences
-from .manifest import Conversion
+from .manifest import Conversion, ManifestRegion
 from .order import exact_places, nest_text, nests
 from .pairing import Matched
+from .split import common_runs
 
-__all__ = ["Difference", "differences", "has_other_layout", "kept_fields"]
+__all__ = [
+    "Difference",
+    "differences",
+    "has_other_layout",
+    "is_split",
+    "kept_fields",
+    "step_bytes",
+]
 
 Difference: TypeAlias = tuple[str, object, object]
 """A field, its local and its remote value."""
@@ -26,6 +34,7 @@ def differences(pair: Matched, conversion: Conversion) -> Iterator[Difference]:
     Where they lie in another order, that is no difference to sides that convert such pages.
     """
     found = [*_of_items(pair), *_of_elements(pair), *head_differences(pair.local, pair.remote)]
+    found += _of_splits(pair)
     yield from found
     if not found:
         yield from _of_places(pair, conversion)
@@ -47,7 +56,34 @@ def _are_whole(pair: Matched) -> bool:
     """Does a page have the same rows at both ends?"""
     mine, theirs = pair.local, pair.remote
     layers = not mine.region.is_envelope or mine.region.layer_ids == theirs.region.layer_ids
-    return mine.heads == theirs.heads and layers
+    return mine.heads == theirs.heads and mine.split == theirs.split and layers
+
+
+def is_split(pair: Matched) -> bool:
+    """Do ranks hold other steps of the state, and say which?"""
+    told = pair.local.split is not None and pair.remote.split is not None
+    return told and pair.local.split != pair.remote.split
+
+
+def _of_splits(pair: Matched) -> Iterator[Difference]:
+    mine, theirs = pair.local, pair.remote
+    if mine.split == theirs.split:
+        return
+    if mine.split is None or theirs.split is None:
+        yield "split", mine.split or "not told", theirs.split or "not told"
+        return
+    steps = [step_bytes(each) for each in (mine, theirs)]
+    if steps[0] != steps[1]:
+        yield "bytes of a step", steps[0], steps[1]
+    if mine.split.outer != theirs.split.outer or not any(common_runs(mine.split, theirs.split)):
+        yield "split", mine.split, theirs.split
+
+
+def step_bytes(each: ManifestRegion) -> int:
+    """Bytes of one step of the split axis, in one row; 0 where nothing is split."""
+    if each.split is None:
+        return 0
+    return each.region.bytes_per_page // (each.split.outer * each.split.steps)
 
 
 def kept_fields(region: BufferRegion) -> tuple[Field, ...]:
@@ -81,7 +117,7 @@ def _of_elements(pair: Matched) -> Iterator[Difference]:
             yield "fp8_variant" if fp8 else "dtype", here.element, there.element
         mine, theirs = _sizes(here), _sizes(there)
         for name in sorted({*mine, *theirs}):
-            if mine.get(name) != theirs.get(name):
+            if mine.get(name) != theirs.get(name) and not is_split(pair):
                 yield f"{here.name} {name}", mine.get(name, "none"), theirs.get(name, "none")
 
 
@@ -97,6 +133,8 @@ def has_other_layout(pair: Matched) -> bool:
     has it at any level.
     """
     mine, theirs = (_in_one_layer(each.region) for each in (pair.local, pair.remote))
+    if is_split(pair):
+        return False
     if _are_whole(pair):
         return exact_places(mine) != exact_places(theirs)
     single = any(_has_one_head(field) for field in (*mine, *theirs))

@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 from kvproto.protocols import BufferRegion, Fingerprint, PoolTraits
 
+from .split import Split
+
 __all__ = [
     "MANIFEST_VERSION",
     "Conversion",
@@ -55,7 +57,8 @@ class ManifestRegion:
     Number `i` of the space names the region's pages `i * pages_per_item` up to, but without,
     `(i + 1) * pages_per_item`: a ring of several pages, or the index pages of several ranks.
     `heads` is the first global head and one past the last; None where rows have no heads, where
-    all ranks have the same ones, or where `describe` was not told.
+    all ranks have the same ones, or where `describe` was not told. `split` is the same of recurrent
+    state, whose items ranks split along an axis of their own.
 
     :raises ValueError: for no whole items, addresses that are none, and heads that rows have not.
     """
@@ -64,6 +67,7 @@ class ManifestRegion:
     region: BufferRegion
     pages_per_item: int = 1
     heads: tuple[int, int] | None = None
+    split: Split | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -80,6 +84,8 @@ class ManifestRegion:
             yield f"bases {min(region.bases):#x} to {max(region.bases):#x} are no addresses"
         if self.heads is not None and self.heads[1] - self.heads[0] not in _head_counts(region):
             yield f"heads {self.heads}, rows have {sorted(_head_counts(region))}"
+        if self.split and region.bytes_per_page % (self.split.outer * self.split.steps):
+            yield f"{region.bytes_per_page} bytes are not {self.split}"
 
     @property
     def name(self) -> str:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from kvproto.protocols import Field
 
 from .plan import Pieces
+from .split import Split, common_runs
 
-__all__ = ["ALL_HEADS", "HeadCut", "pieces_between", "repeated", "whole_page"]
+__all__ = ["ALL_HEADS", "HeadCut", "pieces_between", "repeated", "split_pieces", "whole_page"]
 
 HeadCut = tuple[slice, slice]
 """The heads that travel, counted from the first of the local and of the remote rows."""
@@ -41,6 +42,12 @@ def pieces_between(
     here, there, nbytes = (np.concatenate([part[i] for part in starts]) for i in range(3))
     order = np.argsort(here, kind="stable")
     return _joined(here[order], there[order], nbytes[order])
+
+
+def split_pieces(local: Split, remote: Split, step: int) -> Pieces:
+    """The steps of `step` bytes that both ranks have, of an item of each."""
+    runs = np.array(list(common_runs(local, remote)), np.int64).T * step
+    return _joined(*runs)
 
 
 def repeated(pieces: Pieces, times: int, local_step: int, remote_step: int) -> Pieces:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .fit import has_other_layout, kept_fields
+from .fit import has_other_layout, is_split, kept_fields, step_bytes
 from .heads import head_cut
 from .manifest import ManifestRegion, PoolName
 from .pairing import Matched
-from .pieces import pieces_between, repeated, whole_page
+from .pieces import pieces_between, repeated, split_pieces, whole_page
 from .plan import Pieces, PlannedEnd, RegionPair
 
 __all__ = ["planned"]
@@ -34,10 +34,13 @@ def planned(pool: PoolName, pair: Matched) -> Iterator[RegionPair]:
 def _is_alike(pair: Matched) -> bool:
     mine, theirs = pair.local.region, pair.remote.region
     layers = not mine.is_envelope or mine.layer_ids == theirs.layer_ids
-    return mine.fields == theirs.fields and layers and pair.local.heads == pair.remote.heads
+    alike = pair.local.heads == pair.remote.heads and pair.local.split == pair.remote.split
+    return mine.fields == theirs.fields and layers and alike
 
 
 def _pieces(pair: Matched, layer_id: int) -> Pieces:
+    if pair.local.split is not None and pair.remote.split is not None and is_split(pair):
+        return split_pieces(pair.local.split, pair.remote.split, step_bytes(pair.local))
     mine, theirs = (
         [end.region.in_layer(layer_id, field) for field in kept_fields(end.region)]
         for end in (pair.local, pair.remote)

@@ -14,6 +14,7 @@ from kvproto.transfer import (
     NegotiationError,
     PoolManifest,
     PoolPart,
+    Split,
     describe,
     descriptors,
     negotiate,
@@ -31,6 +32,10 @@ def on_part(change: Callable[[PoolPart], PoolPart]) -> Change:
 
 def on_first(change: Callable[[ManifestRegion], ManifestRegion]) -> Change:
     return on_part(lambda p: replace(p, regions=(change(p.regions[0]), *p.regions[1:])))
+
+
+def on_last(change: Callable[[ManifestRegion], ManifestRegion]) -> Change:
+    return on_part(lambda p: replace(p, regions=(*p.regions[:-1], change(p.regions[-1]))))
 
 
 def on_region(change: Callable[[BufferRegion], BufferRegion]) -> Change:
@@ -108,6 +113,11 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         "pages_per_item",
     ),
     "ManifestRegion.heads": (FP8, on_first(lambda r: replace(r, heads=(0, 2))), "heads"),
+    "ManifestRegion.split": (
+        "reference-hybrid-page1",
+        on_last(lambda r: replace(r, split=Split(outer=1, parts=((0, 2),)))),
+        "split",
+    ),
     "BufferRegion.layer_ids": (FP8, region(layer_ids=(2, 9)), "layer_ids"),
     "BufferRegion.page_size": (FP8, resized(0, 2), "key tokens"),
     "BufferRegion.bytes_per_page": (
