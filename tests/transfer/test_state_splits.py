@@ -19,6 +19,7 @@ from kvproto.transfer import (
     encode_manifest,
     negotiate,
 )
+from kvproto.transfer.coverage import check_coverage
 from tests.transfer.pools import copy, fill
 
 GROUPS = (16, 8, 8)
@@ -114,6 +115,17 @@ def test_ranks_of_two_sizes_share_what_both_have() -> None:
     both = [block.chunk(2, dim=2)[1] for block in torch.split(state(half)[0], halves, dim=2)]
     got = state(quarter)[0][:, 2]
     assert torch.equal(got.view(torch.int16), torch.cat(both, dim=2)[:, 2].view(torch.int16))
+
+
+def test_a_receiver_needs_the_steps_of_every_rank() -> None:
+    whole = told(pool(1), (0, 1))
+    plans = [negotiate(whole, told(pool(2), (rank, 2)), direction="read") for rank in (0, 1)]
+    check_coverage(plans)
+    for plan in plans:
+        with pytest.raises(
+            ValueError, match=r"no peer sends state of layer 0, step (8|0) \(target"
+        ):
+            check_coverage([plan])
 
 
 def test_alike_ranks_send_items_whole() -> None:
