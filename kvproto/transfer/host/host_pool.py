@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Protocol
 
 import torch
@@ -18,9 +17,9 @@ from kvproto.protocols import (
 
 from .capacity import HostCapacity
 from .memory import OpenBytes, host_memory, open_bytes
-from .page_copies import copy_runs
 from .page_ids import HostPageIds, PageIds, PageRuns, check_device_pages, page_runs
-from .page_views import PageViews, device_bytes, layer_views, page_views
+from .page_views import device_bytes
+from .region_pages import region_pages
 
 __all__ = ["DevicePool", "HostPool"]
 
@@ -60,7 +59,7 @@ class HostPool:
         if supports(pool, Composite):
             raise ValueError(
                 f"{type(pool).__name__} is a composite, whose leaves have page ids of their own: "
-                "make a host pool of each leaf"
+                "make a HostTier of it"
             )
         self._pool, self.layout, device = pool, layout, torch.device(pool.device)
         regions = tuple(region for region in pool.buffer_regions() if not region.by_request)
@@ -75,17 +74,15 @@ class HostPool:
             HostRegion(region=region, layout=layout, page_count=self.page_count)
             for region in regions
         )
-        self._buffers = [
-            [open_bytes(base, device_bytes(region), device) for base in region.bases]
-            for region in regions
+        self._regions = [
+            region_pages(
+                mirror,
+                [open_bytes(base, device_bytes(mirror.region), device) for base in bases],
+                host_memory(mirror.nbytes, device),
+            )
+            for mirror in self.host_regions
+            for bases in [mirror.region.bases]
         ]
-        self._memory = [host_memory(mirror.nbytes, device) for mirror in self.host_regions]
-        self._whole = [
-            views
-            for place in zip(self.host_regions, self._buffers, self._memory, strict=True)
-            for views in page_views(*place)
-        ]
-        self._by_layer = cache(self._views_of)
 
     @property
     def page_count(self) -> int:
@@ -100,7 +97,7 @@ class HostPool:
     @property
     def pinned(self) -> bool:
         """Whether the memory is pinned, as it is behind CUDA; plain memory is copied slower."""
-        return any(memory.is_pinned() for memory in self._memory)
+        return any(memory.is_pinned() for memory in self.memory)
 
     @property
     def layer_ids(self) -> tuple[int, ...]:
@@ -111,7 +108,7 @@ class HostPool:
     @property
     def memory(self) -> tuple[Tensor, ...]:
         """The bytes, uint8, of each of `host_regions`; aliases."""
-        return tuple(self._memory)
+        return tuple(pages.memory for pages in self._regions)
 
     def available_size(self) -> int:
         """Host pages that can be allocated."""
@@ -163,31 +160,18 @@ class HostPool:
 
     def backup_runs(self, runs: PageRuns) -> None:
         """`backup` of what `runs` gave."""
-        for views in self._whole:
-            copy_runs(views.device, views.host, runs)
+        for pages in self._regions:
+            pages.backup(runs)
 
     def restore_runs(self, runs: PageRuns) -> None:
         """`restore` of what `runs` gave."""
-        for views in self._whole:
-            copy_runs(views.host, views.device, _back(runs))
+        for pages in self._regions:
+            pages.restore(runs)
 
     def load_runs(self, layer_id: int, runs: PageRuns) -> None:
         """`load_layer` of what `runs` gave."""
-        for views in self._by_layer(layer_id):
-            copy_runs(views.host, views.device, _back(runs))
-
-    def _views_of(self, layer_id: int) -> list[PageViews]:
         if layer_id not in self.layer_ids:
             raise ValueError(f"layer_id {layer_id} has no rows here, {list(self.layer_ids)} have")
-        return [
-            views
-            for mirror, buffers, memory in zip(
-                self.host_regions, self._buffers, self._memory, strict=True
-            )
-            if layer_id in mirror.region.layer_ids
-            for views in layer_views(mirror, layer_id, buffers, memory)
-        ]
-
-
-def _back(runs: PageRuns) -> PageRuns:
-    return [(host, device, count) for device, host, count in runs]
+        for pages in self._regions:
+            if layer_id in pages.mirror.region.layer_ids:
+                pages.load(layer_id, runs)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 from torch import Tensor
 
 from .page_ids import PageRuns
 
-__all__ = ["copy_runs"]
+__all__ = ["copy_runs", "host_runs"]
 
 
 def copy_runs(source: Tensor, target: Tensor, runs: PageRuns) -> None:
@@ -23,6 +24,20 @@ def copy_runs(source: Tensor, target: Tensor, runs: PageRuns) -> None:
         return
     for a, b, n in runs:
         target[b : b + n].copy_(source[a : a + n], non_blocking=True)
+
+
+def host_runs(runs: PageRuns) -> Iterator[tuple[int, list[int]]]:
+    """`(first host page, device pages)` of stretches in which host pages go up by one."""
+    first, pages = 0, list[int]()
+    for device, host, count in runs:
+        if pages and host != first + len(pages):
+            yield first, pages
+            pages = []
+        if not pages:
+            first = host
+        pages = [*pages, *range(device, device + count)]
+    if pages:
+        yield first, pages
 
 
 def _move_bytes(source: Tensor, target: Tensor, runs: PageRuns) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from kvproto.kernels import by_layer
 from kvproto.protocols import BufferRegion, Field, HostRegion
 
-__all__ = ["PageViews", "layer_views", "page_views", "rows_of"]
+__all__ = ["PageViews", "device_bytes", "held_by_layer", "layer_views", "page_views"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class PageViews:
         return PageViews(device.view(dtype), host.view(dtype))
 
 
-def rows_of(mirror: HostRegion) -> tuple[int, int]:
+def _rows_of(mirror: HostRegion) -> tuple[int, int]:
     """`(rows, bytes)`: how many runs of bytes a page is in each layer, and how long each is."""
     region = mirror.region
     if mirror.by_token:
@@ -44,8 +44,18 @@ def page_views(mirror: HostRegion, buffers: list[Tensor], memory: Tensor) -> lis
 
     `buffers` are the device's bytes from each base on, `memory` the tier's bytes of the region.
     """
-    rows, nbytes = rows_of(mirror)
-    bases, count = len(buffers), mirror.page_count
+    region, held = mirror.region, held_by_layer(mirror, len(buffers), memory)
+    there = (region.page_count, *held.shape[2:]), (region.page_stride, held.shape[3], 1)
+    return [
+        PageViews.of(buffer.as_strided(*there), pages)
+        for buffer, pages in zip(buffers, held, strict=True)
+    ]
+
+
+def held_by_layer(mirror: HostRegion, bases: int, memory: Tensor) -> Tensor:
+    """The tier's pages of each base, uint8 `[bases, pages, rows, bytes]`."""
+    rows, nbytes = _rows_of(mirror)
+    count = mirror.page_count
     match mirror.layout:
         case "layer_first":
             shape = bases, count, rows, nbytes
@@ -53,9 +63,7 @@ def page_views(mirror: HostRegion, buffers: list[Tensor], memory: Tensor) -> lis
             shape = count, rows, bases, nbytes
         case "page_first_direct":
             shape = count, bases, rows, nbytes
-    region, held = mirror.region, by_layer(memory.view(shape), mirror.layout)
-    there = (region.page_count, rows, nbytes), (region.page_stride, nbytes, 1)
-    return [PageViews.of(buffers[i].as_strided(*there), held[i]) for i in range(bases)]
+    return by_layer(memory.view(shape), mirror.layout)
 
 
 def layer_views(

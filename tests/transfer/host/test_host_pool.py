@@ -10,9 +10,11 @@ from torch import Tensor
 
 from kvproto.conformance.oracle import gather_field
 from kvproto.conformance.specs.composites import COMPOSITE_SPECS
-from kvproto.protocols import DSALeafRequest, HostLayout, SWAPoolRequest
+from kvproto.protocols import BufferRegion, DSALeafRequest, HostLayout, SWAPoolRequest
 from kvproto.reference import DSALeaf, MHALeaf, build_reference_pool
 from kvproto.transfer import HostCapacity, HostPool
+from kvproto.transfer.host import host_pool
+from kvproto.transfer.host.region_pages import KernelPages
 from tests.transfer.host.leaves import KINDS, build, fill, page_bytes, peek, region_bytes
 
 LAYOUTS = get_args(HostLayout)
@@ -97,17 +99,47 @@ def test_a_layer_comes_back_alone(kind: str) -> None:
 
 
 def rows_of(host: HostPool, layer_id: int) -> list[Tensor]:
-    """`[pages, bytes]` of each field of a layer, read by the addresses of its elements."""
+    """`[pages, bytes]` of a layer in each region; of an envelope those of each of its fields."""
     regions = [mirror.region for mirror in host.host_regions]
     return [
-        gather_field(region, field, layer_id, range(region.page_count))
-        .view(torch.uint8)
-        .view(region.page_count, -1)
+        rows.view(torch.uint8).view(region.page_count, -1)
         for region in regions
         if layer_id in region.layer_ids
-        for field in region.fields
-        if field.name != "padding"
+        for rows in _rows_of(region, layer_id)
     ]
+
+
+def _rows_of(region: BufferRegion, layer_id: int) -> list[Tensor]:
+    pages = range(region.page_count)
+    if not region.is_envelope:
+        whole = bytearray(b"".join(page_bytes(region, layer_id, page) for page in pages))
+        return [torch.frombuffer(whole, dtype=torch.uint8)]
+    fields = [field for field in region.fields if field.name != "padding"]
+    return [gather_field(region, field, layer_id, pages) for field in fields]
+
+
+@every_kind
+def test_what_kernels_copy_is_what_copies_of_runs_do(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The torch twins of the kernels, on the same calls that a device gets."""
+    pool = build(kind)
+    fill(pool)
+    for layout in LAYOUTS:
+        plain = tier(pool, layout)
+        with monkeypatch.context() as patch:
+            patch.setattr(host_pool, "region_pages", KernelPages)
+            kernels = tier(pool, layout)
+        for host in (plain, kernels):
+            host.backup([3, 1, 2], [3, 4, 1])
+        assert all(map(torch.equal, plain.memory, kernels.memory))
+        seen: list[list[bytes]] = []
+        for host in (plain, kernels):
+            fill(pool, seed=3)
+            host.restore([1, 2], [3, 4])
+            host.load_layer(host.layer_ids[-1], [3], [1])
+            seen.append(region_bytes(pool))
+        assert seen[0] == seen[1]
 
 
 def pages_of(pool: Any) -> list[list[bytes]]:
@@ -221,7 +253,7 @@ def test_a_stage_without_layers_has_nothing_to_keep() -> None:
 def test_a_composite_and_another_device_are_refused() -> None:
     spec = next(spec for spec in COMPOSITE_SPECS if isinstance(spec.request, SWAPoolRequest))
     pool: Any = build_reference_pool(spec.request)
-    with pytest.raises(ValueError, match="make a host pool of each leaf"):
+    with pytest.raises(ValueError, match="make a HostTier of it"):
         HostPool(pool, "layer_first", HostCapacity(1, "pages"))
     leaf: Any = mha()
     leaf.device = torch.device("meta")
