@@ -20,7 +20,7 @@ help:
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
 	@echo "make kernels-results  what kernels compile to for five GPUs, into docs/kernels.md"
 	@echo "make platforms  what the kit finds on every platform, into docs/platforms.md"
-	@echo "make bench  what capabilities, allocators, pools and plans cost, into docs/benchmarks.md"
+	@echo "make bench  what capabilities, allocators, pools, the host tier and plans cost, into docs/benchmarks.md"
 
 demo: setup
 	@$(BIN)/kvproto check
@@ -64,7 +64,7 @@ unit: setup interop-venv
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv
-	@status=0; for each in capability_check allocators pools plan; do \
+	@status=0; for each in capability_check allocators pools host_tier plan; do \
 		$(BIN)/python -m benchmarks.$$each --write || status=1; done; exit $$status
 
 # Writes docs/kernels.md and the data behind it, in minutes: every kernel, shape and target.

@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from torch import Tensor
+import numpy as np
 
 from .page_ids import PageRuns
+from .page_views import Items, PageViews
 
-__all__ = ["copy_runs", "host_runs"]
+__all__ = ["copy_to_device", "copy_to_host", "host_runs"]
 
 
-def copy_runs(source: Tensor, target: Tensor, runs: PageRuns) -> None:
-    """Pages `a .. a + n - 1` of `source` become `b ..` of `target`, for each run `(a, b, n)`.
+def copy_to_host(views: PageViews, runs: PageRuns) -> None:
+    """Pages of the device to those of the tier, for each run.
 
-    Both are `[pages, ...]`, alike but for how far pages are apart. In host memory a page that is
-    one run of bytes is moved by address: a tensor operation costs more than a small page. Elsewhere
-    copies go to the current stream.
+    In host memory a page that is one run of bytes is moved as such, many in one call where numpy
+    has one. Elsewhere copies go to the current stream.
     """
-    if source.is_cpu and target.is_cpu and source[0].is_contiguous() and target[0].is_contiguous():
-        _move_bytes(source, target, runs)
+    if views.items is None:
+        for device, host, n in runs:
+            there = views.device[device : device + n]
+            views.host[host : host + n].copy_(there, non_blocking=True)
         return
-    for a, b, n in runs:
-        target[b : b + n].copy_(source[a : a + n], non_blocking=True)
+    source, target = views.items
+    for host, pages in host_runs(runs):
+        n = len(pages)
+        if _ascend(pages):
+            _copy(source, pages[0], target, host, n)
+        elif target.is_dense:
+            np.take(source.array, pages, out=target.array[host : host + n], mode="clip")
+        else:
+            for i, page in enumerate(pages):
+                ctypes.memmove(target.at(host + i), source.at(page), source.nbytes)
+
+
+def copy_to_device(views: PageViews, runs: PageRuns) -> None:
+    """The other way."""
+    if views.items is None:
+        for device, host, n in runs:
+            held = views.host[host : host + n]
+            views.device[device : device + n].copy_(held, non_blocking=True)
+        return
+    target, source = views.items
+    for host, pages in host_runs(runs):
+        if _ascend(pages):
+            _copy(source, host, target, pages[0], len(pages))
+        else:
+            target.array[pages] = source.array[host : host + len(pages)]
 
 
 def host_runs(runs: PageRuns) -> Iterator[tuple[int, list[int]]]:
@@ -35,19 +61,18 @@ def host_runs(runs: PageRuns) -> Iterator[tuple[int, list[int]]]:
             pages = []
         if not pages:
             first = host
-        pages = [*pages, *range(device, device + count)]
+        pages.extend(range(device, device + count))
     if pages:
         yield first, pages
 
 
-def _move_bytes(source: Tensor, target: Tensor, runs: PageRuns) -> None:
-    whole = source[0].nbytes
-    from_, from_step = source.data_ptr(), source.stride(0) * source.itemsize
-    to, to_step = target.data_ptr(), target.stride(0) * target.itemsize
-    together = whole == from_step == to_step
-    for a, b, n in runs:
-        if together:
-            ctypes.memmove(to + b * whole, from_ + a * whole, n * whole)
-            continue
-        for i in range(n):
-            ctypes.memmove(to + (b + i) * to_step, from_ + (a + i) * from_step, whole)
+def _copy(source: Items, first: int, target: Items, at: int, count: int) -> None:
+    """Items `first ..` to `at ..`; those that lie together are one memmove."""
+    if count == 1 or (source.is_dense and target.is_dense):
+        ctypes.memmove(target.at(at), source.at(first), count * source.nbytes)
+    else:
+        target.array[at : at + count] = source.array[first : first + count]
+
+
+def _ascend(pages: Sequence[int]) -> bool:
+    return all(b - a == 1 for a, b in pairwise(pages))

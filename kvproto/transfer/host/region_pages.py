@@ -11,7 +11,7 @@ from kvproto.kernels import gather_pages, scatter_pages
 from kvproto.kernels.triton_devices import served_by_triton
 from kvproto.protocols import HostRegion
 
-from .page_copies import copy_runs, host_runs
+from .page_copies import copy_to_device, copy_to_host, host_runs
 from .page_ids import PageRuns
 from .page_views import PageViews, held_by_layer, layer_views, page_views
 
@@ -32,18 +32,20 @@ class RegionPages:
     def backup(self, runs: PageRuns) -> None:
         """Pages of every layer to host memory."""
         for views in self._whole:
-            copy_runs(views.device, views.host, runs)
+            copy_to_host(views, runs)
 
     def restore(self, runs: PageRuns) -> None:
         """Pages of every layer to the device."""
-        _to_device(self._whole, runs)
+        for views in self._whole:
+            copy_to_device(views, runs)
 
     def load(self, layer_id: int, runs: PageRuns) -> None:
         """Pages of one layer, which the region has, to the device; of an envelope its rows."""
         if layer_id not in self._layers:
-            views = layer_views(self.mirror, layer_id, self._buffers, self.memory)
-            self._layers[layer_id] = views
-        _to_device(self._layers[layer_id], runs)
+            held = layer_views(self.mirror, layer_id, self._buffers, self.memory)
+            self._layers[layer_id] = held
+        for views in self._layers[layer_id]:
+            copy_to_device(views, runs)
 
 
 class KernelPages(RegionPages):
@@ -91,9 +93,3 @@ def region_pages(mirror: HostRegion, buffers: list[Tensor], memory: Tensor) -> R
     reached = memory.is_pinned() and not (gaps and mirror.by_token)
     by_kernel = bool(buffers) and reached and served_by_triton(buffers[0])
     return (KernelPages if by_kernel else RegionPages)(mirror, buffers, memory)
-
-
-def _to_device(all_views: list[PageViews], runs: PageRuns) -> None:
-    back = [(host, device, count) for device, host, count in runs]
-    for views in all_views:
-        copy_runs(views.host, views.device, back)
