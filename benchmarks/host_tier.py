@@ -128,7 +128,7 @@ def _rows(samples: dict[Place, Samples]) -> Iterator[Row]:
 
 def _missed(samples: dict[Place, Samples]) -> Iterator[str]:
     for (layout, page_size, place), found in samples.items():
-        for call in HEADER[3:6] if _is_demanded(layout, page_size) else ():
+        for call in ("backup", "restore") if _is_demanded(layout, page_size) else ():
             speed = ratio(found, "memcpy", call)
             if round(speed, 2) < AT_LEAST:
                 told = f"{call} of {layout}, pages of {page_size}, {place}"
@@ -148,9 +148,10 @@ def _introduction(rounds: int) -> str:
 plain host memory. Pages lie in a row, as fresh allocators give them, are random on the device, or
 random at both ends. The bar is one `memcpy` of as many bytes between two buffers; it would be
 faster still for several times as many, which C libraries copy past the caches, and no page is so
-large. Ratios are medians over interleaved rounds of one run, of the thread's own time, on one
-thread. In `page_first` a page is {max(PAGE_SIZES)} runs of 2 KiB in each layer. On a device a
-Triton kernel copies all layers in one launch; that was not measured here."""
+large. Demanded is {AT_LEAST} of it for backup and restore. Ratios are medians over interleaved
+rounds of one run, of the thread's own time, on one thread. In `page_first` a page of {max(PAGE_SIZES)}
+tokens is as many runs of 2 KiB in each layer. On a device a Triton kernel copies
+all layers in one launch; that was not measured here."""
 
 
 if __name__ == "__main__":

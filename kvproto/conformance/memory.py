@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from kvproto.transfer.host.memory import open_bytes
+
 from .factory import Factory
 
-__all__ = ["DeviceMemory", "addressed", "bytes_at", "peek", "poke"]
+__all__ = ["DeviceMemory", "addressed", "alias_of", "bytes_at", "peek", "poke"]
 
 
 class DeviceMemory:
@@ -87,6 +89,12 @@ def bytes_at(address: int, nbytes: int) -> Tensor:
     if found is None:
         return torch.frombuffer(bytearray(peek(address, nbytes)), dtype=torch.uint8)
     return found.clone()
+
+
+def alias_of(address: int, nbytes: int, device: torch.device, /) -> Tensor:
+    """The bytes at an address themselves, uint8, as a host tier is shown them."""
+    found = _on_device(address, nbytes)
+    return open_bytes(address, nbytes, device) if found is None else found
 
 
 def poke(address: int, data: bytes) -> None:

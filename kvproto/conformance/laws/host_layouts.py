@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
 
-from kvproto.protocols import BufferRegion, DeclaresRegions, HostLayout, HostRegion, KVLeaf
+from kvproto.protocols import BufferRegion, DeclaresRegions, HostLayout, KVLeaf
+from kvproto.transfer import HostCapacity, HostPool
 
 from ..kv_bench import KVBench
 from ..latent_bench import LatentBench
 from ..law import has_layers, law
-from ..oracle import peek, poke
+from ..memory import alias_of, poke
 from ..read_doors import DoorReader
 from .leaf import OWNED
 
-_Host = list[tuple[HostRegion, bytearray]]
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Regions that are numbered alike, as a host pool is made of them."""
+
+    device: torch.device | str
+    regions: tuple[BufferRegion, ...]
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        """The regions."""
+        return self.regions
 
 
 @law(
@@ -33,20 +46,27 @@ def layouts(bench: KVBench) -> None:
     pages = bench.slots // bench.request.page_size
     saved, back = (2, 1), (1, min(3, pages - 1))
     for layout in get_args(HostLayout):
-        _fill(bench)
+        fill(bench)
         filled = {i: _shown(bench, i) for i in bench.layer_ids}
-        told: tuple[BufferRegion, ...] = bench.pool.buffer_regions()
-        regions = tuple(region for region in told if not region.by_request)
-        host = _backed_up(regions, layout, saved)
-        _erase(regions)
+        regions = tuple(r for r in bench.pool.buffer_regions() if not r.by_request)
+        host = HostPool(
+            Declared(bench.request.device, regions),
+            layout,
+            HostCapacity(len(saved), "pages"),
+            open_bytes=alias_of,
+        )
+        kept = cast("Tensor", host.alloc(len(saved)))
+        host.backup(saved, kept)
+        erase(regions)
         for layer_id in bench.layer_ids:
-            _load(host, layer_id, back)
+            host.load_layer(layer_id, back, kept)
             _expect_loaded(bench, layer_id, filled[layer_id], saved, back, layout)
             for later in bench.layer_ids[bench.layer_ids.index(layer_id) + 1 :]:
                 _expect_loaded(bench, later, filled[later], (), (), layout)
 
 
-def _fill(bench: KVBench) -> None:
+def fill(bench: KVBench) -> None:
+    """Rows, and index keys, in every slot but the reserved one."""
     for layer_id in bench.layer_ids:
         k, v = bench.pair(bench.slots, salt=layer_id)
         bench.write(torch.arange(1, bench.slots), k[1:], v[1:], layer_id)
@@ -54,34 +74,8 @@ def _fill(bench: KVBench) -> None:
         bench.fill_index()
 
 
-def _backed_up(
-    regions: tuple[BufferRegion, ...], layout: HostLayout, pages: tuple[int, ...]
-) -> _Host:
-    host: _Host = []
-    for region in regions:
-        mirror = HostRegion(region=region, layout=layout, page_count=len(pages))
-        memory = bytearray(mirror.nbytes)
-        for layer_id in region.layer_ids:
-            for host_page, page in enumerate(pages):
-                data = peek(region.page_address(layer_id, page), region.bytes_per_page)
-                for span in mirror.spans(layer_id, host_page):
-                    part = data[span.page : span.page + span.nbytes]
-                    memory[span.host : span.host + span.nbytes] = part
-        host.append((mirror, memory))
-    return host
-
-
-def _load(host: _Host, layer_id: int, pages: tuple[int, ...]) -> None:
-    for mirror, memory in host:
-        if layer_id in mirror.region.layer_ids:
-            for host_page, page in enumerate(pages):
-                address = mirror.region.page_address(layer_id, page)
-                for span in mirror.spans(layer_id, host_page):
-                    part = bytes(memory[span.host : span.host + span.nbytes])
-                    poke(address + span.page, part)
-
-
-def _erase(regions: tuple[BufferRegion, ...]) -> None:
+def erase(regions: Sequence[BufferRegion]) -> None:
+    """Zero every page."""
     for region in regions:
         for layer_id in region.layer_ids:
             for page in range(region.page_count):

@@ -120,6 +120,13 @@ class HostTier:
         runs = self._runs(pages)
         self.loads.start(lambda position: self._load(self._start + position, runs))
 
+    def load_layer(self, layer_id: int, pages: TierPages) -> None:
+        """`HostPool.load_layer` by global id, of each space that has the layer; as `backup` else.
+
+        A layer that no space has is legal: it keeps nothing.
+        """
+        self._load(layer_id, self._runs(pages))
+
     def _load(self, layer_id: int, runs: dict[IndexSpace, PageRuns]) -> None:
         for space, of_space in runs.items():
             if layer_id in self.pools[space].layer_ids:

@@ -24,9 +24,8 @@ def host_memory(nbytes: int, device: torch.device) -> Tensor:
 
     Every byte is written once, so that no copy is the first to touch a page of the system's.
     """
-    if device.type == "cuda":
-        return torch.zeros(nbytes, dtype=torch.uint8, pin_memory=True)
-    return torch.empty(nbytes, dtype=torch.uint8).fill_(0)
+    pinned = device.type == "cuda"
+    return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=pinned).fill_(0)
 
 
 def open_bytes(address: int, nbytes: int, device: torch.device, /) -> Tensor:

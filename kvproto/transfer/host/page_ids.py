@@ -32,8 +32,8 @@ class HostPageIds:
     def clear(self) -> None:
         """All pages are free."""
         with self._lock:
-            self._free = torch.arange(self.count - 1, -1, -1)
-            self._owned = torch.zeros(self.count, dtype=torch.bool)
+            self._free = torch.arange(self.count - 1, -1, -1, device="cpu")
+            self._owned = torch.zeros(self.count, dtype=torch.bool, device="cpu")
             self._available = self.count
 
     @property
@@ -123,7 +123,7 @@ def _listed(ids: Tensor) -> list[int]:
 def _as_ids(pages: PageIds, where: str) -> Tensor:
     ids = torch.as_tensor(pages, device="cpu")
     if not ids.numel():
-        return torch.empty(0, dtype=torch.int64)
+        return torch.empty(0, dtype=torch.int64, device="cpu")
     if ids.dim() != 1 or ids.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"{where} pages are {ids.dtype} {tuple(ids.shape)}, must be int32 or int64 [n]"

@@ -83,7 +83,7 @@ class KernelPages(RegionPages):
     ) -> None:
         device = self._rows[0].device
         for first, pages in host_runs(runs):
-            ids = torch.tensor(pages, dtype=torch.int64).to(device, non_blocking=True)
+            ids = torch.tensor(pages, dtype=torch.int64, device="cpu").to(device, non_blocking=True)
             copy(self._rows[layers], ids, self._held[layers, first : first + len(pages)])
 
 
