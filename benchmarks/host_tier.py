@@ -140,6 +140,7 @@ def _is_demanded(layout: HostLayout, page_size: int) -> bool:
 
 
 def _introduction(rounds: int) -> str:
+    large = max(PAGE_SIZES)
     return f"""## Host tier
 
 `python -m benchmarks.host_tier --rounds {rounds} --write`, on {machine_facts()}.
@@ -149,7 +150,7 @@ plain host memory. Pages lie in a row, as fresh allocators give them, are random
 random at both ends. The bar is one `memcpy` of as many bytes between two buffers; it would be
 faster still for several times as many, which C libraries copy past the caches, and no page is so
 large. Demanded is {AT_LEAST} of it for backup and restore. Ratios are medians over interleaved
-rounds of one run, of the thread's own time, on one thread. In `page_first` a page of {max(PAGE_SIZES)}
+rounds of one run, of the thread's own time, on one thread. In `page_first` a page of {large}
 tokens is as many runs of 2 KiB in each layer. On a device a Triton kernel copies
 all layers in one launch; that was not measured here."""
 

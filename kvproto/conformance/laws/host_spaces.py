@@ -113,6 +113,6 @@ def _erase_saved(tier: HostTier) -> None:
 
 def _shown(bench: KVBench, layer_id: int, door: str) -> list[Tensor]:
     """The bytes that a door shows; where it shows both sides, of both."""
-    found = getattr(bench.pool, door)(layer_id)
-    parts = found if isinstance(found, tuple) else (found,)
+    found: Tensor | tuple[Tensor, Tensor] = getattr(bench.pool, door)(layer_id)
+    parts = (found,) if isinstance(found, Tensor) else found
     return [part.detach().contiguous().view(torch.uint8).clone() for part in parts]
