@@ -28,6 +28,7 @@ __all__ = [
     "V_WIDTH",
     "WIDTH",
     "Layer",
+    "device_planes",
     "planes",
     "write",
 ]
@@ -125,6 +126,11 @@ def _write_sparse(leaf: NPUSparseIndexLeaf, loc: Tensor, layer_id: int, at: int)
 
 def planes(leaf: Any) -> list[Tensor]:
     """The bytes of every plane, in host memory."""
+    return [plane.cpu().contiguous().view(torch.uint8) for plane in device_planes(leaf)]
+
+
+def device_planes(leaf: Any) -> list[Tensor]:
+    """Every plane, where it is."""
     given = leaf.get_hicache_transfer_buffers()
     if isinstance(given, MLASplitBuffers):
         told = [given.k, given.v, given.index_k, given.index_scales]
@@ -133,4 +139,4 @@ def planes(leaf: Any) -> list[Tensor]:
     if isinstance(leaf, NPUSparseIndexLeaf):
         for pool in (leaf.index_kv_pool, leaf.index_k_pool):
             held += [] if pool is None else pool.get_hicache_transfer_buffers()
-    return [plane.cpu().contiguous().view(torch.uint8) for plane in held]
+    return held
