@@ -9,7 +9,8 @@ import inspect
 import sys
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from kvproto.protocols._members import declared_annotations, is_protocol, member
 
 from ._violation import CannotValidate
 
-__all__ = ["Contract", "all_protocols", "contracts_of", "protocols_of"]
+__all__ = ["Contract", "all_protocols", "contracts_of", "protocols_of", "without_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,23 @@ def contracts_of(protocol: type) -> tuple[Contract, ...]:
     return tuple(
         _contract(_owner_of(protocol, member.name), member.name, member.signature)
         for member in members_of(protocol)
+    )
+
+
+def without_values(contract: Contract) -> Contract:
+    """The contract on a pool of latent rows, whose write door does not look at `cache_v`.
+
+    It may be None there (`KVPool.set_kv_buffer`), which no annotation can say: pools are free to
+    take tensors only.
+    """
+    if contract.name != "set_kv_buffer" or "cache_v" not in contract.hints:
+        return contract
+    hint: Any = contract.hints["cache_v"]
+    text = f"{contract.texts['cache_v']} | None"
+    return replace(
+        contract,
+        hints={**contract.hints, "cache_v": hint | None},
+        texts={**contract.texts, "cache_v": text},
     )
 
 

@@ -11,12 +11,12 @@ from inspect import Parameter, Signature
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from kvproto.protocols import adopt
+from kvproto.protocols import MLALatent, adopt
 from kvproto.protocols._signature import without_self
 from kvproto.protocols._verdict import attributes_of
 
 from ._checked import Checks, checked_method, checked_property
-from ._contract import Contract, contracts_of, protocols_of
+from ._contract import Contract, contracts_of, protocols_of, without_values
 from ._fits import Fits, make_fits
 from ._probe import refuses
 from ._rebuild import reduce_as
@@ -59,9 +59,11 @@ def _plain_class(pool: object) -> type:
 def _members(protocols: tuple[type, ...]) -> Mapping[str, tuple[Contract, ...]]:
     """By member name, each contract once: protocols that extend another repeat its members."""
     found: dict[str, dict[str, Contract]] = {}
+    latent = MLALatent in protocols
     for protocol in protocols:
         for contract in contracts_of(protocol):
-            found.setdefault(contract.name, {})[contract.owner] = contract
+            told = without_values(contract) if latent else contract
+            found.setdefault(contract.name, {})[contract.owner] = told
     return {name: tuple(by_owner.values()) for name, by_owner in found.items()}
 
 

@@ -11,6 +11,7 @@ import torch
 
 from kvproto.debug import ContractViolation, validate
 from kvproto.protocols import PoolTraits, WriteLocation, explain
+from kvproto.reference import MHALeaf, MLALeaf
 from tests.debug.toy import KEY, SIZE, VALUE, Layer, ToyPool, locations, refusal, rows
 
 
@@ -177,6 +178,21 @@ def test_a_latent_pool_ignores_cache_v() -> None:
     pool.get_kv_buffer(1)
     assert "cache_k: expected shape [1, *, *]" in refusal(
         pool.set_kv_buffer, Layer(), locations(2), latent, latent
+    )
+
+
+def test_a_leaf_of_latent_rows_takes_none_for_cache_v_and_one_of_heads_does_not() -> None:
+    shared: dict[str, Any] = {"page_size": 4, "dtype": torch.float32, "device": "cpu"}
+    latent = validate(MLALeaf(8, kv_lora_rank=4, qk_rope_head_dim=2, layer_num=1, **shared))
+    latent.set_kv_buffer(Layer(), locations(5), torch.ones(1, 1, 6), None)
+    latent.set_kv_buffer(None, locations(6), torch.ones(1, 1, 6), None, layer_id_override=0)
+    assert latent.get_key_buffer(0)[5:7].eq(1).all()
+    assert "cache_v: expected Tensor | None, got int" in refusal(
+        latent.set_kv_buffer, Layer(), locations(5), torch.ones(1, 1, 6), 0
+    )
+    heads = validate(MHALeaf(8, head_num=1, head_dim=4, layer_num=1, **shared))
+    assert "cache_v: expected Tensor, got None" in refusal(
+        heads.set_kv_buffer, Layer(), locations(5), torch.ones(1, 1, 4), None
     )
 
 

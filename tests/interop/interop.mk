@@ -1,6 +1,6 @@
 # Included by the Makefile of the repository.
 
-.PHONY: interop-venv interop-results gates-equivalence
+.PHONY: interop-venv interop-results engine-matrix gates-equivalence
 
 # The environment of tests/interop/: sglang and what it imports. KVPROTO_INTEROP=skip does without.
 interop-venv: setup
@@ -14,3 +14,8 @@ interop-results: interop-venv
 # What every rewritten gate of sglang answers, into docs/gates-equivalence.md: a minute.
 gates-equivalence: interop-venv
 	@$(BIN)/python -m tests.interop.gates.equivalence_page --write
+
+# What sglang's model runner generates with its own pools and with kvproto's, for every kind of pool,
+# page size and type of cache; writes docs/engine.md, in many minutes. `make test` asks a sample.
+engine-matrix: interop-venv
+	@$(BIN)/python -m tests.interop.engine.matrix --write

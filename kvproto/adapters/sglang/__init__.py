@@ -9,14 +9,18 @@ from .capabilities import (
     StateCosts,
 )
 from .declares import declares, traits_of
+from .see import Seen, adopt_pools, see
 
 __all__ = [
     "AuxiliaryStates",
     "CompressedExports",
     "HostPools",
     "PhysicalReservations",
+    "Seen",
     "SharedHostArena",
     "StateCosts",
+    "adopt_pools",
     "declares",
+    "see",
     "traits_of",
 ]

@@ -68,10 +68,6 @@ def _cpu_platform() -> type:
     from sglang.srt.platforms.device_mixin import PlatformEnum
     from sglang.srt.platforms.interface import PlatformCapabilities
 
-    from .leaves import SGLangDSALeaf, SGLangMHALeaf, SGLangMLALeaf
-
-    classes = {"mha": SGLangMHALeaf, "mla": SGLangMLALeaf, "dsa": SGLangDSALeaf}
-
     class CpuPlatform(CpuSRTPlatform):  # type: ignore[misc]  # sglang has no types for mypy
         """PyTorch on the CPU, with pools of `kvproto.reference`."""
 
@@ -84,6 +80,15 @@ def _cpu_platform() -> type:
 
         def get_kv_pool_cls(self, *, kind: str) -> type | None:
             """A leaf class, by sglang's kind; None for a kind that this release does not have."""
+            from .leaves import SGLangDSALeaf, SGLangMHALeaf, SGLangMLALeaf
+
+            classes = {"mha": SGLangMHALeaf, "mla": SGLangMLALeaf, "dsa": SGLangDSALeaf}
             return classes.get(kind)
+
+        def get_paged_allocator_cls(self) -> type:
+            """Pages of token slots, of one space or of a side of two."""
+            from .page_allocator import SGLangPageAllocator
+
+            return SGLangPageAllocator
 
     return CpuPlatform

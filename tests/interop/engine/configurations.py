@@ -16,8 +16,8 @@ class Configuration:
     """A model of `models.py`, and how its cache is kept and read.
 
     Prompts are so long that they end before, on and past the end of a page of 16 and of the window,
-    which is also 16; `new_tokens` more are generated, greedily. The interpreter is slow: there the
-    prompts are fewer and the new tokens too.
+    which is also 16; `new_tokens` more are generated, greedily. The interpreter is slow: where
+    kernels go through it the prompts are fewer, or the new tokens.
     """
 
     model: str
@@ -46,7 +46,9 @@ class Configuration:
     @property
     def new_tokens(self) -> int:
         """Tokens generated for each."""
-        return 24 if self.backend == "torch_native" else 6
+        if self.backend == "triton":
+            return 4
+        return 8 if self.model == "hybrid" else 24
 
 
 def _all() -> tuple[Configuration, ...]:
@@ -70,7 +72,6 @@ def _all() -> tuple[Configuration, ...]:
 MATRIX = _all()
 SAMPLE = (
     Configuration("heads", "torch_native", 16, "bfloat16"),
-    Configuration("heads", "torch_native", 1, "fp8_e5m2"),
     Configuration("window", "torch_native", 16, "fp8_e4m3"),
     Configuration("window", "triton", 1, "float32"),
     Configuration("latent", "torch_native", 1, "fp8_e4m3"),

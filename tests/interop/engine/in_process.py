@@ -2,14 +2,16 @@
 """Generates with sglang's real model runner, configuration after configuration, in one process.
 
 Runs in `.interop-venv`, on the sglang that is on the path, with the pools of the platform that the
-environment names (`trees.start`). Its argument is a folder for models, then names of
-configurations; it prints one JSON object. `--drop-writes` has every seventh write dropped.
+environment names (`trees.start`). Its argument is one JSON object: `folder` for models, `names` of
+configurations, and `repeats`. With `ours` there are two more forks of the process: `debug`, which
+is run d, and `at_fault`, whose pool drops writes. It prints one JSON object, with a result by fork.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import time
 from array import array
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sglang.benchmark import one_batch
 
 from tests.interop import rounding
 from tests.interop.engine import models, torch_native
@@ -27,39 +30,82 @@ CAPACITY = 512
 
 
 def main() -> None:
-    arguments = [argument for argument in sys.argv[1:] if argument != "--drop-writes"]
-    folder, wanted = Path(arguments[0]), arguments[1:]
-    chosen = [each for each in MATRIX if each.name in wanted]
+    asked = json.loads(sys.argv[1])
+    told = {"run": _apart(asked, {})}
+    if asked.get("ours"):
+        told["debug"] = _apart(asked, {"KVPROTO_DEBUG": "1"})
+        told["at_fault"] = _apart(asked | {"names": asked["names"][:1], "drop_writes": True}, {})
+    print(json.dumps(told))
+
+
+def _apart(asked: dict[str, Any], environment: dict[str, str]) -> Any:
+    """What a fork of this process tells: sglang is imported, kvproto's pools are not yet."""
+    assert not {"kvproto.debug", "kvproto.reference"} & set(sys.modules)
+    file = Path(asked["folder"]) / f"told-{os.getpid()}"
+    child = os.fork()
+    if not child:
+        os.environ.update(environment)
+        file.write_text(json.dumps(_results(asked)))
+        sys.stdout.flush()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        sys.exit(f"the process with {environment} ended with status {status}")
+    return json.loads(file.read_text())
+
+
+def _results(asked: dict[str, Any]) -> dict[str, Any]:
     from sglang.srt.mem_cache import memory_pool
     from sglang.srt.plugins import load_plugins
 
     load_plugins()
     torch_native.mend()
     torch.set_num_threads(1)
+    chosen = [each for each in MATRIX if each.name in asked["names"]]
     with rounding.as_compiled():
-        results = {each.name: _run(each, folder) for each in chosen}
-    told = {
+        results = {each.name: _run(each, asked) for each in chosen}
+    return {
         "sglang": memory_pool.__file__,
-        "results": results,
         "kvproto": sorted(name for name in sys.modules if name.startswith("kvproto.")),
+        "results": results,
     }
-    print(json.dumps(told))
 
 
-def _run(configuration: Configuration, folder: Path) -> dict[str, Any]:
+def _run(configuration: Configuration, asked: dict[str, Any]) -> dict[str, Any]:
     """Load the model, generate, and leave sglang as it was."""
-    from sglang.benchmark import one_batch
     from sglang.srt.distributed.parallel_state import (
         destroy_distributed_environment,
         destroy_model_parallel,
     )
-    from sglang.srt.runtime_context import SpawnRanks, publish, reset_context
+    from sglang.srt.runtime_context import reset_context
+
+    runner = _loaded(configuration, Path(asked["folder"]))
+    pool = runner.torch_runner.token_to_kv_pool
+    if asked.get("drop_writes"):
+        _drop_writes(pool)
+    rounds = [_generate(runner, configuration) for _ in range(asked.get("repeats", 1))]
+    told = {
+        "tokens": rounds[0][0],
+        "steady": all(tokens == rounds[0][0] for tokens, _ in rounds),
+        "seconds": [seconds for _, seconds in rounds],
+        "pools": _told_of(pool, runner.torch_runner),
+        "seen": _seen(pool) if "kvproto" in sys.modules else None,
+    }
+    del runner, pool
+    destroy_model_parallel()
+    destroy_distributed_environment()
+    reset_context()
+    gc.collect()
+    return told
+
+
+def _loaded(configuration: Configuration, folder: Path) -> Any:
+    from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import PortArgs, ServerArgs
 
-    path = models.make_model(configuration.model, folder)
     cached = configuration.kv_cache_dtype
     arguments = ServerArgs(
-        model_path=str(path),
+        model_path=str(models.make_model(configuration.model, folder)),
         device="cpu",
         dtype=configuration.dtype,
         attention_backend=configuration.backend,
@@ -79,30 +125,21 @@ def _run(configuration: Configuration, folder: Path) -> dict[str, Any]:
     publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     one_batch._init_process_global_configs()
     runner, _ = one_batch.load_model(arguments, PortArgs.init_new(arguments), 0, 0)
-    pool = runner.torch_runner.token_to_kv_pool
-    if "--drop-writes" in sys.argv:
-        _drop_writes(pool)
-    began = time.perf_counter()
-    tokens = _generate(runner, configuration)
-    seconds = time.perf_counter() - began
-    told = {"tokens": tokens, "seconds": seconds, "pools": _told_of(pool, runner.torch_runner)}
-    del runner, pool
-    destroy_model_parallel()
-    destroy_distributed_environment()
-    reset_context()
-    gc.collect()
-    return told
+    return runner
 
 
-def _generate(runner: Any, configuration: Configuration) -> list[list[int]]:
+def _generate(runner: Any, configuration: Configuration) -> tuple[list[list[int]], float]:
+    """Tokens by prompt, and seconds that this process computed for them."""
     requests = [_request(n, length) for n, length in enumerate(configuration.prompt_lens)]
     runner.clear()
+    began = time.process_time()
     newest, _, batch = runner.extend(requests)
     steps = [newest.tolist()]
     for _ in range(configuration.new_tokens - 1):
         newest, _ = runner.decode(newest, batch)
         steps.append(newest.tolist())
-    return [list(tokens) for tokens in zip(*steps, strict=True)]
+    seconds = time.process_time() - began
+    return [list(tokens) for tokens in zip(*steps, strict=True)], seconds
 
 
 def _request(number: int, length: int) -> Any:
@@ -111,12 +148,11 @@ def _request(number: int, length: int) -> Any:
 
     drawn = torch.Generator().manual_seed(length)
     prompt = torch.randint(3, models.VOCABULARY, (length,), generator=drawn).tolist()
-    greedy = SamplingParams(temperature=0, max_new_tokens=64)
     made = Req(
         rid=number,
         origin_input_text="",
         origin_input_ids=array("q", prompt),
-        sampling_params=greedy,
+        sampling_params=SamplingParams(temperature=0, max_new_tokens=64),
     )
     made.full_untruncated_fill_ids = made.origin_input_ids
     made.logprob_start_len = -1
@@ -127,26 +163,43 @@ def _request(number: int, length: int) -> Any:
 def _told_of(pool: Any, runner: Any) -> dict[str, list[str]]:
     """The classes of the pool, of its leaves and of the allocator, each with its bases."""
     places = {"pool": pool, "allocator": runner.token_to_kv_pool_allocator}
-    for name in ("full_kv_pool", "swa_kv_pool"):
-        leaf = vars(pool).get(name)
-        if leaf is not None:
-            places[name] = leaf
+    places |= {n: vars(pool)[n] for n in ("full_kv_pool", "swa_kv_pool") if n in vars(pool)}
     return {
         place: [f"{cls.__module__}.{cls.__qualname__}" for cls in type(each).__mro__]
         for place, each in places.items()
     }
 
 
+def _seen(pool: Any) -> dict[str, Any]:
+    """Through the contract, before and after sglang's classes were adopted."""
+    from kvproto.adapters.sglang import adopt_pools, see
+
+    before = see(pool)
+    if type(pool).__module__.startswith("sglang."):
+        adopt_pools(pool)
+        assert see(pool) == before
+    parts = {"pool": before} | dict(before.leaves)
+    return {
+        name: [part.traits and part.traits.kind, sorted(part.capabilities)]
+        for name, part in parts.items()
+    }
+
+
 def _drop_writes(pool: Any) -> None:
     """A pool at fault: every seventh write is not made."""
-    write, calls = pool.set_kv_buffer, [0]
+    calls = 0
+    for name in ("set_kv_buffer", "set_mla_kv_buffer"):
+        write = getattr(pool, name, None)
+        if write is None:
+            continue
 
-    def forgetful(*arguments: Any, **named: Any) -> None:
-        calls[0] += 1
-        if calls[0] % 7:
-            write(*arguments, **named)
+        def forgetful(*arguments: Any, write: Any = write, **named: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls % 7:
+                write(*arguments, **named)
 
-    pool.set_kv_buffer = forgetful
+        setattr(pool, name, forgetful)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,187 @@
+"""Runs a, b, c and d over configurations, compared token by token; the tables of docs/engine.md.
+
+python -m tests.interop.engine.matrix --write       everything, in many minutes: `make engine-matrix`
+python -m tests.interop.engine.matrix window fp8    those with these words in their names
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.report import markdown_table, write_section
+from tests.interop import make_venv
+from tests.interop.engine.configurations import MATRIX, Configuration
+from tests.interop.engine.trees import Run, start
+
+__all__ = ["Outcome", "outcomes"]
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / "engine.json"
+PAGE = HERE.parents[2] / "docs" / "engine.md"
+MODULE = "tests.interop.engine.in_process"
+ROUNDS, REPEATS = 2, 2
+"""How often the runs take turns, and how often each generates in its turn."""
+
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A configuration in every run: its tokens, the classes of its pools, what is seen of them by
+    `kvproto.adapters.sglang` (kind and capabilities; nothing in run a), seconds computed.
+    """
+
+    name: str
+    tokens: dict[str, list[list[int]]]
+    pools: dict[str, dict[str, list[str]]]
+    seen: dict[str, dict[str, tuple[str, list[str]]]]
+    seconds: dict[str, list[float]]
+
+    @property
+    def equal(self) -> bool:
+        """Did all runs generate the same?"""
+        return all(tokens == self.tokens["a"] for tokens in self.tokens.values())
+
+    @property
+    def distinct(self) -> int:
+        """Different tokens that run a generated."""
+        return len({token for prompt in self.tokens["a"] for token in prompt})
+
+    def ratio(self, over: Run, under: Run) -> float:
+        """Seconds of one run by those of another: medians of all rounds."""
+        return median(self.seconds[over]) / median(self.seconds[under])
+
+
+def outcomes(
+    python: str, chosen: Sequence[Configuration], *, rounds: int = 1, repeats: int = 1
+) -> tuple[list[Outcome], dict[str, Told]]:
+    """Every configuration in every run, and what the forks of the last round told, by run.
+
+    `at_fault` is among the latter: the first configuration, with a pool that drops writes.
+    """
+    told: dict[Run, list[Told]] = {"a": [], "b": [], "c": [], "d": []}
+    last: Told = {}
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {"folder": folder, "names": [each.name for each in chosen], "repeats": repeats}
+        for _ in range(rounds):
+            told["a"].append(_ask(python, "a", asked)["run"])
+            told["b"].append(_ask(python, "b", asked)["run"])
+            last = _ask(python, "c", asked | {"ours": True})
+            told["c"].append(last["run"])
+            told["d"].append(last["debug"])
+    found = [_outcome(configuration.name, told) for configuration in chosen]
+    by_run: dict[str, Told] = {run: answers[-1] for run, answers in told.items()}
+    return found, by_run | {"at_fault": last["at_fault"]}
+
+
+def _ask(python: str, run: Run, asked: Told) -> Told:
+    return start(python, run, MODULE, json.dumps(asked), seconds=3600)
+
+
+def _outcome(name: str, told: dict[Run, list[Told]]) -> Outcome:
+    by_run = {run: [answer["results"][name] for answer in answers] for run, answers in told.items()}
+    return Outcome(
+        name,
+        {run: each[0]["tokens"] for run, each in by_run.items()},
+        {run: each[0]["pools"] for run, each in by_run.items()},
+        {run: each[0]["seen"] for run, each in by_run.items()},
+        {run: [s for one in each for s in one["seconds"]] for run, each in by_run.items()},
+    )
+
+
+TEXT = """\
+## Every kind of pool, in one process
+
+Written by `make engine-matrix`, with sglang {sglang}, torch {torch}, transformers {transformers}
+and triton {triton}. The runs are a: sglang as its wheel
+has it, with its own pools; b: the rewritten tree, with its own pools; c: the same tree, with
+kvproto's pools; d: as c, with `KVPROTO_DEBUG=1`. **{equal} of {all} configurations generate the
+same tokens in all four.**
+
+sglang's own `ModelRunner` and configurator build model, pools and allocator, and generate greedily
+for a batch of prompts that end before, on and past the end of a page and of the window (both 16);
+models are tiny and random. `heads` is Llama, `window` Cohere2 with layers in a window and without,
+`latent` DeepSeek-V2, `hybrid` LFM2.
+
+c/a is tokens per second of run c by those of run a, d/c how many times slower run d is than run c:
+medians of {rounds} interleaved rounds of {repeats} generations, in seconds that the process
+computed on one core. Nothing here is about speed on a GPU, where kernels compute what PyTorch or
+the interpreter computes here.
+
+{table}
+
+Not in the table, since sglang does not do it here:
+
+- `hybrid` with pages of 16: sglang takes pages of 1 for these models.
+- Caches or weights of bf16 under Triton's attention, and `hybrid` under it: the interpreter
+  computes nonsense with bf16. What goes through it has weights in float32.
+- Sparse latent rows (DSA) and MiniMax's: their attention has kernels for CUDA only. The plugin's
+  DSA leaf is built from what the configurator passes, without a forward pass.
+- fp4 and mxfp8 rows, DeepSeek-V4, unified memory, HiSparse: sglang refuses them to any platform
+  from outside.
+"""
+
+
+def main() -> int:
+    python = make_venv.usable_python()
+    if python is None:
+        print(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
+        return 1
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    chosen = [each for each in MATRIX if all(word in each.name for word in words)]
+    found, _ = outcomes(python, chosen, rounds=ROUNDS, repeats=REPEATS)
+    for outcome in found:
+        print(outcome.name, "equal" if outcome.equal else "DIFFERENT")
+    if "--write" in sys.argv:
+        told = _as_data(python, found)
+        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        write_section("matrix", section(told), PAGE)
+    return 0 if all(outcome.equal for outcome in found) else 1
+
+
+def section(told: Told) -> str:
+    """The part of the page."""
+    header = ("configuration", "tokens", "distinct", "a = b = c = d", "c/a", "d/c")
+    rows = [_row(name, row) for name, row in told["configurations"].items()]
+    equal = sum(row["equal"] for row in told["configurations"].values())
+    counts = {"equal": equal, "all": len(rows), "rounds": ROUNDS, "repeats": REPEATS}
+    return TEXT.format(**told["versions"], **counts, table=markdown_table(header, rows))
+
+
+def _row(name: str, told: Told) -> tuple[str, ...]:
+    counts = str(told["tokens"]), str(told["distinct"])
+    equal = "yes" if told["equal"] else "NO"
+    return name, *counts, equal, f"{told['c/a']:.2f}", f"{told['d/c']:.1f}"
+
+
+def _as_data(python: str, found: Sequence[Outcome]) -> Told:
+    site = next((Path(python).parents[1] / "lib").glob("python3.*/site-packages"))
+    wheels = {
+        wheel.metadata["Name"]: wheel.version for wheel in metadata.distributions(path=[str(site)])
+    }
+    names = ("sglang", "torch", "transformers", "triton")
+    return {
+        "versions": {name: wheels[name].partition("+")[0] for name in names},
+        "configurations": {
+            outcome.name: {
+                "tokens": sum(len(prompt) for prompt in outcome.tokens["a"]),
+                "distinct": outcome.distinct,
+                "equal": outcome.equal,
+                "c/a": round(outcome.ratio("a", "c"), 3),
+                "d/c": round(outcome.ratio("d", "c"), 2),
+            }
+            for outcome in found
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
