@@ -1,7 +1,7 @@
 """Runs a, b, c and d over configurations, compared token by token; the tables of docs/engine.md.
 
-python -m tests.interop.engine.matrix --write       everything, in many minutes: `make engine-matrix`
-python -m tests.interop.engine.matrix window fp8    those with these words in their names
+python -m tests.interop.engine.matrix --write      everything, in many minutes: `make engine-matrix`
+python -m tests.interop.engine.matrix window fp8   those with these words in their names
 """
 
 from __future__ import annotations
