@@ -46,6 +46,11 @@ def test_optional_packages_stay_optional(module: str) -> None:
     assert not imported_by(f"import {module}") & OPTIONAL
 
 
+def test_the_kit_moves_pages_without_the_transfer_extra() -> None:
+    """But for numpy, which comes with the extra that the kit has."""
+    assert not imported_by("import kvproto.conformance.laws") & {"msgspec", "nixl_cu12", "nixl"}
+
+
 def test_operations_in_host_memory_load_no_triton() -> None:
     store = (
         "import torch, kvproto.kernels as k; rows = torch.ones(40, 2); loc = torch.arange(40);"

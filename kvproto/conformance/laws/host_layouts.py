@@ -47,7 +47,7 @@ def layouts(bench: KVBench) -> None:
     saved, back = (2, 1), (1, min(3, pages - 1))
     for layout in get_args(HostLayout):
         fill(bench)
-        filled = {i: _shown(bench, i) for i in bench.layer_ids}
+        filled = {i: shown(bench, i) for i in bench.layer_ids}
         regions = tuple(r for r in bench.pool.buffer_regions() if not r.by_request)
         host = HostPool(
             Declared(bench.request.device, regions),
@@ -82,7 +82,7 @@ def erase(regions: Sequence[BufferRegion]) -> None:
                 poke(region.page_address(layer_id, page), bytes(region.bytes_per_page))
 
 
-def _shown(bench: KVBench, layer_id: int) -> list[Tensor]:
+def shown(bench: KVBench, layer_id: int) -> list[Tensor]:
     """What the read doors show of a layer, by slot: not the regions, which are on trial."""
     doors = DoorReader(bench.pool, bench.door_form)
     shown = [doors.stored_bytes(side, layer_id) for side in bench.shown_sides]
@@ -100,7 +100,7 @@ def _expect_loaded(
     back: tuple[int, ...],
     layout: HostLayout,
 ) -> None:
-    for was, found in zip(filled, _shown(bench, layer_id), strict=True):
+    for was, found in zip(filled, shown(bench, layer_id), strict=True):
         size = len(was) * bench.request.page_size // bench.slots
         expected = torch.zeros_like(was)
         for source, target in zip(saved, back, strict=True):

@@ -79,6 +79,27 @@ class DeclaresNoIndexPages(DSALeaf):
         return super().buffer_regions()[:1]
 
 
+@mutant("transfer.loopback", serves=MHALeafRequest)
+class DeclaresUsablePagesOnly(MHALeaf):
+    """Page 0 of a region is the pool's page 1."""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(
+            replace(
+                region,
+                bases=tuple(base + region.bytes_per_page for base in region.bases),
+                page_count=region.page_count - 1,
+            )
+            for region in super().buffer_regions()
+        )
+
+
+@mutant("transfer.loopback", source="ROCm/ATOM#1368", serves=DSALeafRequest)
+class LeavesIndexPagesBehind(DSALeaf):
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return self._row_regions()
+
+
 @mutant("oracle.rows", serves=MHALeafRequest)
 class DeclaresTheRowAfter(MHALeaf):
     def buffer_regions(self) -> tuple[BufferRegion, ...]:
