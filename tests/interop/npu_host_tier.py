@@ -1,70 +1,34 @@
 # pyright: basic, reportMissingImports=false
-"""sglang's own host pool, unmodified, behind its NPU pools of latent rows and behind ours.
-
-The host pool takes native planes and calls one operator, which exchanges pages between planes
-`[layers, pages, ...]` and host buffers `[pages, layers, ...]`: `kvcacheio` stands in for it.
-"""
+"""sglang's own host pools, unmodified, behind its NPU pools and behind ours."""
 
 from __future__ import annotations
 
-import sys
-from enum import Enum
-from types import ModuleType
 from typing import Any
 
 import torch
 
+from tests.interop import npu_kvcacheio  # noqa: F401  (before sglang's host pools)
+
+from sglang.srt.mem_cache.device_pool_info import (  # isort: skip
+    KVBufferLayout,
+    KVBuffers,
+    MHABufferInfo,
+    MLABufferInfo,
+    MLASplitBuffers,
+)
+from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope  # isort: skip
+from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost  # isort: skip
+from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # isort: skip
+
 from tests.interop.npu_indexed import DSA, DSA_PACKED
 from tests.interop.npu_latent import MLA, MLA_NZ, native
+from tests.interop.npu_mha import MHA, MHA_FIA
 from tests.interop.npu_scripts import bytes_of
 from tests.interop.side_by_side import digest
 
-__all__ = ["HOST_TIER"]
+__all__: list[str] = []
 
-
-class _Direction(Enum):
-    H2D = 1
-    D2H = 2
-
-
-def _exchange(
-    *,
-    device_indices: torch.Tensor,
-    host_indices: torch.Tensor,
-    page_size: int,
-    direction: _Direction,
-    **planes: torch.Tensor | None,
-) -> None:
-    """Pages named by their first token, of every component that both sides have."""
-    firsts = device_indices[::page_size].cpu(), host_indices[::page_size].cpu()
-    pages = list(zip(*((each // page_size).tolist() for each in firsts), strict=True))
-    for name in ("k", "v", "index_k", "index_k_scale"):
-        device, host = planes[f"device_{name}"], planes[f"host_{name}"]
-        if device is None or host is None or not device.numel():
-            continue
-        if device.shape[0] != host.shape[1] or device[0, 0].nbytes != host[0, 0].nbytes:
-            raise ValueError(f"{name}: {tuple(device.shape)} beside {tuple(host.shape)}")
-        for there, here in pages:
-            if direction is _Direction.D2H:
-                _copy(host[here], device[:, there])
-            else:
-                _copy(device[:, there], host[here])
-
-
-def _copy(to: torch.Tensor, of: torch.Tensor) -> None:
-    to.view(torch.uint8).copy_(of.view(torch.uint8).view(to.view(torch.uint8).shape))
-
-
-kvcacheio: Any = ModuleType("sgl_kernel_npu.kvcacheio")
-kvcacheio.TransferDirection, kvcacheio.transfer_kv_dim_exchange = _Direction, _exchange
-sys.modules.setdefault("sgl_kernel_npu", ModuleType("sgl_kernel_npu"))
-sys.modules[kvcacheio.__name__] = kvcacheio
-
-from sglang.srt.mem_cache.device_pool_info import MLABufferInfo, MLASplitBuffers  # noqa: E402
-from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope  # noqa: E402
-from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # noqa: E402
-
-HOST_TIER = MLA, MLA_NZ, DSA, DSA_PACKED
+LATENTS, HEADS = (MLA, MLA_NZ, DSA, DSA_PACKED), (MHA, MHA_FIA)
 
 
 def buffer_info(pool: Any) -> MLABufferInfo:
@@ -122,7 +86,42 @@ def host_pool(pool: Any) -> Any:
         )
 
 
+def heads_info(pool: Any) -> MHABufferInfo:
+    """The same of rows by head: how many heads sglang counts, not how many rows a token has."""
+    if hasattr(pool, "_mha_buffer_info"):
+        return pool._mha_buffer_info()
+    layout = KVBufferLayout(pool.pool_traits.layout)
+    k, v = tuple(pool.k_buffer), tuple(pool.v_buffer)
+    return MHABufferInfo(
+        buffers=KVBuffers(k=k, v=v, k_data_ptrs=None, v_data_ptrs=None, layout=layout),
+        page_size=pool.page_size,
+        head_num=pool.head_num,
+        head_dim=pool.head_dim,
+        v_head_dim=pool.v_head_dim,
+        dtype=pool.store_dtype,
+        device=k[0].device,
+        transfer_buffers=pool.get_hicache_transfer_buffers,
+    )
+
+
+def heads_host_pool(pool: Any) -> Any:
+    with host_memory_budget_scope(1 << 30):
+        return MHATokenToKVPoolHost(
+            heads_info(pool),
+            2.0,
+            0,
+            pool.page_size,
+            "page_first_direct",
+            pin_memory=False,
+            device_capacity_tokens=pool.size,
+            start_layer=pool.start_layer,
+            end_layer=pool.start_layer + pool.layer_num,
+        )
+
+
 def planes_of(pool: Any) -> list[torch.Tensor]:
+    if hasattr(pool, "head_num"):
+        return list(pool.get_hicache_transfer_buffers())
     given = native(pool)
     held = (given.k, given.v, given.index_k, given.index_scales)
     return [plane for plane in held if plane is not None]
@@ -145,20 +144,42 @@ def described(pool: Any) -> object:
     return told(buffer_info(pool))
 
 
+def heads_described(pool: Any) -> object:
+    info = heads_info(pool)
+    info.validate()
+    rows = [info.head_num, info.head_dim, info.v_head_dim, info.page_size, str(info.dtype)]
+    layers = [[list(each.shape) for each in side] for side in (info.buffers.k, info.buffers.v)]
+    assert info.transfer_buffers is not None
+    planes = [[list(plane.shape), str(plane.dtype)] for plane in info.transfer_buffers()]
+    return [rows, info.buffers.layout.value, layers, planes, str(info.device)]
+
+
 def exchanged(pool: Any) -> object:
     """Pages 1 and 3 to the host, then back as pages 4 and 2: the host's buffers, and the pool's."""
-    host, size = host_pool(pool), pool.page_size
+    return through(host_pool(pool), pool)
+
+
+def heads_exchanged(pool: Any) -> object:
+    return through(heads_host_pool(pool), pool)
+
+
+def through(host: Any, pool: Any) -> object:
+    size = pool.page_size
     fill(planes_of(pool))
     there = pages(7, 2, size=size)
     host.backup_from_device_all_layer(pool, there, pages(1, 3, size=size), "kernel_ascend")
-    kept = [host.k_buffer, host.v_buffer, host.index_k_buffer, host.index_k_scale_buffer]
-    held = zip(kept, planes_of(pool), strict=False)  # those that are None come last
+    names = ("k_buffer", "v_buffer", "index_k_buffer", "index_k_scale_buffer")
+    kept = [getattr(host, name) for name in names[: len(planes_of(pool))]]
+    held = zip(kept, planes_of(pool), strict=True)
     digests = [digest([each[[7, 2]]]) for each, plane in held if plane.numel()]
     for layer in range(pool.layer_num):
         host.load_to_device_per_layer(pool, there, pages(4, 2, size=size), layer, "kernel_ascend")
     return [digests, host.size_per_token, bytes_of(planes_of(pool))]
 
 
-for _scripts in HOST_TIER:
+for _scripts in LATENTS:
     _scripts.on("planes for a host tier")(described)
     _scripts.on("pages through sglang's host pool")(exchanged)
+for _scripts in HEADS:  # the host pool takes values to be as wide as keys
+    _scripts.on("pages through sglang's host pool", v_head_dim=64)(heads_exchanged)
+MHA.on("planes for a host tier")(heads_described)
