@@ -76,6 +76,7 @@ platforms: setup
 	@$(BIN)/python -m tests.conformance.platform_results --write
 
 include tests/interop/interop.mk
+include tests/interop/engine/engine.mk
 
 # After a version was changed on purpose: write down what is installed now.
 constraints: setup

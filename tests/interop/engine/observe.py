@@ -4,7 +4,7 @@
 Runs inside the scheduler's process and changes nothing: each method that is watched is called as it
 was, before or after a line is written. An event is `{"event": NAME, ...}`; the names are
 
-- `ready`: the classes of the pools, the allocator and the radix cache, and where sglang is from;
+- `ready`: the classes of the pools, the allocator and the radix cache, and if sglang is rewritten;
 - `batch`: one forward pass: `mode`, and for each request its tokens and those found in the cache;
 - `freed`: window slots of positions `first` to `end` given back by a request that runs;
 - `retracted`: requests put back into the queue because no slot was left, and those given up;
@@ -116,14 +116,14 @@ def _watch_window(batch: Any, tell: Any) -> None:
 
 
 def _classes(scheduler: Any) -> dict[str, Any]:
-    import sglang
+    from sglang.srt.mem_cache import swa_memory_pool
 
     allocator = scheduler.token_to_kv_pool_allocator
     pool = allocator.get_kvcache()
     names = ("full_kv_pool", "swa_kv_pool")
     leaves = [getattr(pool, name) for name in names if hasattr(pool, name)]
     return {
-        "sglang": sglang.__file__,
+        "rewritten": "kvproto" in Path(swa_memory_pool.__file__).read_text(),
         "pool": _path(pool),
         "leaves": [_path(leaf) for leaf in leaves],
         "validated": [is_validated(one) for one in (pool, *leaves)],
@@ -135,7 +135,8 @@ def _classes(scheduler: Any) -> dict[str, Any]:
 
 
 def _path(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
+    """Where the class is; what a class made for its parts adds in brackets is left out."""
+    return f"{type(value).__module__}.{type(value).__qualname__.partition('[')[0]}"
 
 
 def _stats(scheduler: Any) -> dict[str, int]:

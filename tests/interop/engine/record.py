@@ -18,7 +18,7 @@ from typing import Any, get_args
 from tests.interop import make_venv
 from tests.interop.engine.models import MODELS
 from tests.interop.engine.proofs import disproved
-from tests.interop.engine.scenarios import SCENARIOS
+from tests.interop.engine.scenarios import scenarios_of
 from tests.interop.engine.session import Session
 from tests.interop.engine.trees import Run
 
@@ -50,9 +50,9 @@ def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
                 "tokens": _groups({run: played[run][name]["tokens"] for run in RUNS}),
                 "proofs": {run: played[run][name]["proof"] for run in RUNS},
             }
-            for name in SCENARIOS
+            for name in scenarios_of(model)
         },
-        "seconds to a's": {
+        "seconds": {
             run: round(statistics.median(r[run]["seconds"] / r["a"]["seconds"] for r in rounds), 2)
             for run in RUNS
         },
@@ -84,18 +84,18 @@ def faults(models: dict[str, Any]) -> list[str]:
         f"{model}, {name}: {fault}"
         for model, told in models.items()
         for name, scenario in told["scenarios"].items()
-        for fault in _faults(model, name, scenario)
+        for fault in _faults(name, scenario)
     ]
 
 
-def _faults(model: str, name: str, scenario: dict[str, Any]) -> list[str]:
+def _faults(name: str, scenario: dict[str, Any]) -> list[str]:
     together = "".join(RUNS)
     runs = [group["runs"] for group in scenario["tokens"]]
     others = [] if runs == [together] else [f"tokens differ: {' and '.join(runs)}"]
     return others + [
         f"run {run}: {fault}"
         for run, proof in scenario["proofs"].items()
-        for fault in disproved(model, name, proof)
+        for fault in disproved(name, proof)
     ]
 
 
@@ -106,7 +106,7 @@ def main() -> None:
     models = sys.argv[1:] or list(MODELS)
     told = recorded(python, models)
     for model, one in told.items():
-        ratios = ", ".join(f"{run} {ratio:.2f}" for run, ratio in one["seconds to a's"].items())
+        ratios = ", ".join(f"{run} {ratio:.2f}" for run, ratio in one["seconds"].items())
         print(f"{model}: seconds for the same tokens, to a's: {ratios}")
     if wrong := faults(told):
         raise SystemExit("\n".join(wrong))

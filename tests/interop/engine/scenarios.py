@@ -8,10 +8,22 @@ sglang says of each request. `NEEDED` says what must have happened; nothing here
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-__all__ = ["CHUNK", "LONG", "NEW_TOKENS", "PLAIN", "SCENARIOS", "SHARED", "TOKENS", "play"]
+__all__ = [
+    "CHUNK",
+    "LONG",
+    "NEW_TOKENS",
+    "PLAIN",
+    "REPLAYED",
+    "SCENARIOS",
+    "SHARED",
+    "TOKENS",
+    "play",
+    "replay",
+    "scenarios_of",
+]
 
 
 class Serving(Protocol):
@@ -47,12 +59,26 @@ scheduler lets the last one in, since requests that may stop early often do: her
 
 def play(serving: Serving) -> dict[str, Any]:
     """Every scenario of the model's, by name."""
+    return _played(serving, scenarios_of(serving.model))
+
+
+def replay(serving: Serving) -> dict[str, Any]:
+    """Those of `REPLAYED`."""
+    return _played(serving, REPLAYED)
+
+
+def scenarios_of(model: str) -> tuple[str, ...]:
+    """The names of those that say something of a model: `window` needs window layers."""
+    return tuple(name for name in SCENARIOS if name != "window" or model == "window")
+
+
+def _played(serving: Serving, names: Iterable[str]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     empty = next(event["stats"] for event in serving.events() if event["event"] == "ready")
-    for name, scenario in SCENARIOS.items():
+    for name in names:
         serving.flush()
         seen = len(serving.events())
-        tokens, said = scenario(serving)
+        tokens, said = SCENARIOS[name](serving)
         serving.flush()
         told[name] = {"tokens": tokens, "proof": said | _proof(serving.events()[seen:], empty)}
     return told
@@ -113,6 +139,10 @@ SCENARIOS: dict[str, Callable[[Serving], tuple[list[list[int]], dict[str, Any]]]
     "window": _window,
     "pressure": _pressure,
 }
+
+
+REPLAYED = ("prefix", "chunks", "window")
+"""What `make test` plays again: all but the longest."""
 
 
 def _proof(events: list[dict[str, Any]], empty: dict[str, int]) -> dict[str, Any]:

@@ -146,7 +146,12 @@ def _measured(served: Served) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "tokens": [one["tokens"] for one in told]}
 
 
-COMMANDS = {"start": _started, "scenarios": scenarios.play, "measure": _measured}
+COMMANDS = {
+    "start": _started,
+    "scenarios": scenarios.play,
+    "replay": scenarios.replay,
+    "measure": _measured,
+}
 
 
 if __name__ == "__main__":
