@@ -9,6 +9,7 @@ proved.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import sys
 from contextlib import ExitStack
@@ -16,17 +17,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tests.interop import make_venv
-from tests.interop.engine.models import MODELS
 from tests.interop.engine.proofs import disproved
 from tests.interop.engine.scenarios import scenarios_of
 from tests.interop.engine.session import Session
 from tests.interop.engine.trees import Run
 
-__all__ = ["RESULT", "ROUNDS", "RUNS", "faults", "recorded"]
+__all__ = ["PLAYED", "RESULT", "ROUNDS", "RUNS", "faults", "recorded"]
 
 RESULT = Path(__file__).resolve().parent / "scenarios.json"
 RUNS: tuple[Run, ...] = get_args(Run)
-ROUNDS = 5
+PLAYED = ("heads", "window", "latent")
+"""The models, of `models.py`."""
+ROUNDS = 9
 """Times that each run's throughput is measured, the runs in turn."""
 
 
@@ -40,8 +42,10 @@ def recorded(python: str, models: list[str]) -> dict[str, Any]:
 def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
     print(f"{model}: four engines", flush=True)
     started = {s.run: told for s, told in zip(sessions, _all(sessions, "start"), strict=True)}
-    played = {s.run: s.ask("scenarios", seconds=600) for s in sessions}
-    rounds = [{s.run: s.ask("measure") for s in sessions} for _ in range(ROUNDS)]
+    played = {s.run: told for s, told in zip(sessions, _all(sessions, "scenarios"), strict=True)}
+    rounds: list[dict[Run, Any]] = [
+        {s.run: s.ask("measure") for s in sessions} for _ in range(ROUNDS)
+    ]
     _all(sessions, "stop")
     return {
         "started": started,
@@ -52,17 +56,26 @@ def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
             }
             for name in scenarios_of(model)
         },
-        "seconds": {
-            run: round(statistics.median(r[run]["seconds"] / r["a"]["seconds"] for r in rounds), 2)
-            for run in RUNS
-        },
+        "seconds": {run: round(_seconds(rounds, run), 2) for run in RUNS},
+        "processor": {run: round(_processor(rounds, run), 2) for run in RUNS},
     }
+
+
+def _seconds(rounds: list[dict[Run, Any]], run: Run) -> float:
+    """To a's: the median of the rounds."""
+    return statistics.median(float(r[run]["seconds"] / r["a"]["seconds"]) for r in rounds)
+
+
+def _processor(rounds: list[dict[Run, Any]], run: Run) -> float:
+    """To a's, of all rounds together: a clock of processor time ticks slowly."""
+    spent, of_a = (sum(float(r[one]["processor"]) for r in rounds) for one in (run, RUNS[0]))
+    return spent / of_a
 
 
 def _all(sessions: list[Session], command: str) -> list[dict[str, Any]]:
     for session in sessions:
         session.tell(command)
-    return [session.answer(command) for session in sessions]
+    return [session.answer(command, seconds=1200) for session in sessions]
 
 
 def _groups(tokens: dict[str, list[list[int]]]) -> list[dict[str, Any]]:
@@ -103,11 +116,12 @@ def main() -> None:
     python = make_venv.usable_python()
     if python is None:
         raise SystemExit(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
-    models = sys.argv[1:] or list(MODELS)
+    models = sys.argv[1:] or list(PLAYED)
     told = recorded(python, models)
     for model, one in told.items():
-        ratios = ", ".join(f"{run} {ratio:.2f}" for run, ratio in one["seconds"].items())
-        print(f"{model}: seconds for the same tokens, to a's: {ratios}")
+        for clock in ("seconds", "processor"):
+            ratios = ", ".join(f"{run} {ratio:.2f}" for run, ratio in one[clock].items())
+            print(f"{model}: {clock} for the same tokens, to a's: {ratios}")
     if wrong := faults(told):
         raise SystemExit("\n".join(wrong))
     before = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
@@ -116,8 +130,9 @@ def main() -> None:
 
 
 def rendered(models: dict[str, Any]) -> str:
-    """The text of the file: lists on one line each."""
-    return json.dumps({name: models[name] for name in MODELS if name in models}, indent=1) + "\n"
+    """The text of the file; a list of numbers is one line."""
+    text = json.dumps({name: models[name] for name in PLAYED if name in models}, indent=1)
+    return re.sub(r"\[[\d\s,]+\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 if __name__ == "__main__":

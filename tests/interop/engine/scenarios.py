@@ -49,11 +49,11 @@ SHARED = _prompt(10, 80)
 LONG = _prompt(11, 200)
 CHUNK = 64
 """Tokens of a prompt that one forward pass takes."""
-TOKENS = 384
+TOKENS = 288
 """Token slots of a pool: few, so that requests can be more than fit."""
 CROWD = [_prompt(20 + seed, 16) for seed in range(5)]
-CROWD_TOKENS = [8, 96, 96, 96, 96]
-"""Four of five fit into 384 slots at once, 16 of a prompt and these. When the first is done, the
+CROWD_TOKENS = [8, 64, 64, 64, 64]
+"""Four of five fit into 288 slots at once, 16 of a prompt and these. When the first is done, the
 scheduler lets the last one in, since requests that may stop early often do: here none does."""
 
 

@@ -14,14 +14,15 @@ from tests.interop.engine.trees import Run, RunFailed, end, environment
 
 __all__ = ["Session"]
 
-CHECKS = {
+OPTIONS = {
     "SGLANG_CHECK_KV_PAGE_INVARIANTS": "1",
     "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY": "1",
     "SGLANG_ENABLE_TREE_CACHE_SANITY_CHECK": "1",
+    "SGLANG_EXTERNAL_MODEL_PACKAGE": "tests.interop.engine.served",
     "SGLANG_SWA_EVICTION_INTERVAL": "8",
 }
 """sglang looks for lost slots, and for slots freed twice, after every batch and not when idle
-alone; and frees window slots 8 at a time, not 128."""
+alone; it frees window slots 8 at a time, not 128, and imports few models."""
 
 
 class Session:
@@ -37,7 +38,7 @@ class Session:
         self._said = (folder / "said").open("w+")
         self._process = subprocess.Popen(
             [python, "-m", "tests.interop.engine.whole_engine", str(folder), *models],
-            env=environment(python, run, str(folder)) | CHECKS,
+            env=environment(python, run, str(folder)) | OPTIONS,
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -57,7 +58,9 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         end(self._process)
-        self._said.close()
+        for stream in (self._process.stdin, self._process.stdout, self._said):
+            if stream is not None:
+                stream.close()
         self._scratch.cleanup()
 
     def ask(self, command: str, *, seconds: int = 300) -> dict[str, Any]:
