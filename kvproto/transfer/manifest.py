@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, TypeAlias
 
 from kvproto.protocols import BufferRegion, Fingerprint, PoolTraits
@@ -79,6 +80,9 @@ class ManifestRegion:
             yield f"{region.page_count} pages, {item} to an item"
         if region.bytes_per_page < 1 or not region.fields or not region.layer_ids:
             yield f"{region.bytes_per_page} bytes a page, {len(region.layer_ids)} layers"
+        told = sum(prod(field.shape) * field.element_bytes for field in region.fields)
+        if told > region.bytes_per_page:
+            yield f"fields of {told} bytes in pages of {region.bytes_per_page}"
         reach = region.page_count * region.page_stride
         if region.bases and not 0 < min(region.bases) <= max(region.bases) < _ADDRESSES - reach:
             yield f"bases {min(region.bases):#x} to {max(region.bases):#x} are no addresses"

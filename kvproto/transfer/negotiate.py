@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvproto.protocols import PoolTraits
 
@@ -59,7 +59,7 @@ def negotiate(
         local=local,
         remote=remote,
         direction=direction,
-        spaces=_spaces(local, remote),
+        spaces=_spaces(local, remote, pairs),
         pairs=tuple(pairs),
         local_only={mine.name: _only(mine, theirs) for mine, theirs in sides},
         remote_only={theirs.name: _only(theirs, mine) for mine, theirs in sides},
@@ -100,15 +100,15 @@ def _of_traits(where: str, local: PoolTraits, remote: PoolTraits) -> Iterator[Re
             yield _refusal(where, field, mine, theirs)
 
 
-def _spaces(local: PoolManifest, remote: PoolManifest) -> dict[IndexSpace, SpacePages]:
-    """Spaces that both have: of pages as long as each side's, and of numbers that are no pages."""
+def _spaces(
+    local: PoolManifest, remote: PoolManifest, pairs: Sequence[RegionPair]
+) -> dict[IndexSpace, SpacePages]:
+    """Spaces of what travels: of pages as long as each side's, and of numbers that are no pages."""
     sizes = SpacePages(local=local.pools[0].page_size, remote=remote.pools[0].page_size)
     one = SpacePages(local=1, remote=1)
-    found: dict[IndexSpace, SpacePages] = {}
-    for space in local.spaces:
-        if space in remote.spaces:
-            found[space] = sizes if space in ("full", "window") else one
-    return found
+    used = {pair.space for pair in pairs}
+    ordered = [space for space in local.spaces if space in used]
+    return {space: sizes if space in ("full", "window") else one for space in ordered}
 
 
 def _only(part: PoolPart, other: PoolPart) -> tuple[int, ...]:

@@ -50,8 +50,17 @@ def unmatched(local: PoolPart, remote: PoolPart) -> Iterator[Refusal]:
         there = sorted(common.intersection(theirs.get(kind, {})))
         if here != there:
             space, name, _ = kind
-            field = "layer_ids" if here and there else "regions"
+            field = "layer_ids" if here and there else _why_missing(space, local, remote)
             yield _of_layers(f"{local.name} {space} {name}", field, tuple(here), tuple(there))
+
+
+def _why_missing(space: IndexSpace, local: PoolPart, remote: PoolPart) -> str:
+    """The same fields in other regions are another layout; else there are none of the kind."""
+    fields = [
+        {name for each in part.in_space(space) for name in each.name.split("/")}
+        for part in (local, remote)
+    ]
+    return "layout" if fields[0] == fields[1] else "regions"
 
 
 def _by_kind(part: PoolPart) -> dict[Kind, dict[int, int]]:

@@ -108,6 +108,33 @@ def test_a_draft_on_one_side_only_is_refused() -> None:
         negotiate(describe(two_layers(), two_layers()), describe(two_layers()))
 
 
+def test_pages_of_all_layers_and_of_one_are_two_layouts() -> None:
+    with pytest.raises(NegotiationError) as refused:
+        negotiate(stage(range(2), "page_envelope"), stage(range(2), "nhd"))
+    assert {each.field for each in refused.value.refusals} == {"layout"}
+    assert "target full key/value: layout: layers [0, 1] here, none there" in str(refused.value)
+
+
+def test_a_space_without_a_layer_in_common_is_none_of_the_plan() -> None:
+    """Two stages of a hybrid share an attention layer, and no layer of state."""
+    whole = describe(BUILDERS["reference-hybrid-page1"]())
+    part = whole.pool("target")
+
+    def only(layer_id: int) -> PoolManifest:
+        state = [
+            replace(r, region=replace(r.region, layer_ids=(layer_id,), bases=r.region.bases[:1]))
+            for r in part.in_space("state")
+        ]
+        regions = (*part.in_space("full"), *state)
+        return replace(whole, owner=str(layer_id), pools=(replace(part, regions=regions),))
+
+    plan = negotiate(only(0), only(2))
+    assert list(plan.spaces) == ["full"]
+    assert plan.layer_ids() == (1, 3)
+    with pytest.raises(ValueError, match="pages of space 'state': the plan has full"):
+        descriptors(plan, {"state": ([1], [2])})
+
+
 def test_a_layer_that_does_not_travel_is_no_layer_to_ask_for() -> None:
     plan = negotiate(stage(range(2)), stage(range(1, 3)))
     with pytest.raises(ValueError, match="layer_id 0 of the target pool does not travel"):

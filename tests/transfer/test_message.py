@@ -150,6 +150,18 @@ def test_other_messages_are_no_manifests() -> None:
         decode_manifest(seal(b"kvpx", MANIFEST_VERSION, MESSAGE[HEADER_BYTES:]))
 
 
+WIDE = {
+    "name": "latent",
+    "element": "uint8",
+    "axes": [
+        {"name": "token", "tiles": [{"extent": 16, "stride": 1}]},
+        {"name": "dim", "tiles": [{"extent": 4096, "stride": 0}]},
+    ],
+    "offset": 0,
+}
+"""As many elements as one likes, all in one place."""
+
+
 def told(change: dict[str, object]) -> str:
     """What is said of a whole message whose first region has other values."""
     plain = msgspec.msgpack.decode(MESSAGE[HEADER_BYTES:])
@@ -168,6 +180,7 @@ def told(change: dict[str, object]) -> str:
         ({"bases": [8, 1 << 63]}, "are no addresses"),
         ({"page_count": 0}, "0 pages, 1 to an item"),
         ({"page_stride": 1}, "bytes lie 1 apart"),
+        ({"fields": [WIDE]}, "fields of 65536 bytes in pages of 768"),
         ({"fields": []}, "bytes a page"),
         ({"layer_ids": [3, 3]}, "a layer is named twice"),
     ],
