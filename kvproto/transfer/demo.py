@@ -13,17 +13,26 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, TypeAlias
 
+import torch
+
 from kvproto._bad_input import BadInput
 
 from .demo_pools import DEMO_POOLS
-from .demo_sides import DemoOptions, DemoResult, Digests, Results, decode, prefill
+from .demo_sides import (
+    DemoFailure,
+    DemoOptions,
+    DemoResult,
+    Digests,
+    Results,
+    decode,
+    prefill,
+)
 
 __all__ = ["run"]
 
 _HEADER = ("pool", "moved", "blocks", "session", "share", "engine alone", "memcpy")
 
-Side: TypeAlias = "connection.Connection[DemoResult | str, DemoResult | str]"
-Sides: TypeAlias = "list[Side]"
+Sides: TypeAlias = "list[Results]"
 Main: TypeAlias = Callable[[DemoOptions, Sequence[socket.socket], Digests, Results], None]
 
 
@@ -41,14 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         rounds=arguments.rounds,
         timeout=arguments.timeout,
     )
-    found: list[DemoResult] = []
-    failure = None
     with _processes(options) as sides:
-        for said in _said(sides, options):
-            if isinstance(said, str):
-                failure = said
-                break
-            found.append(said)
+        found, failure = _heard(sides, options)
     if found:
         _show(options, found)
     if failure is not None:
@@ -56,24 +59,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if failure is None else 1
 
 
-def _said(sides: Sides, options: DemoOptions) -> Generator[DemoResult | str]:
-    """Results as they come, or one line of what went wrong."""
-    end, left, open_sides = time.monotonic() + options.timeout, len(options.kinds), list(sides)
-    while left and open_sides:
-        ready = connection.wait(open_sides, max(0.0, end - time.monotonic()))
-        if not ready:
-            yield f"not done in {options.timeout:g} seconds"
-            return
-        for side in [each for each in open_sides if each in ready]:
+def _heard(sides: Sides, options: DemoOptions) -> tuple[list[DemoResult], str | None]:
+    """What was found, and what failed first: the other side's failure may follow from it."""
+    end, living = time.monotonic() + options.timeout, list(sides)
+    found: list[DemoResult] = []
+    failures: list[DemoFailure] = []
+    while len(found) < len(options.kinds) and living and not failures:
+        if not connection.wait(living, max(0.0, end - time.monotonic())):
+            return found, f"not done in {options.timeout:g} seconds"
+        for side in [each for each in living if each.poll()]:
             try:
                 said = side.recv()
             except EOFError:
-                open_sides.remove(side)
+                living.remove(side)
                 continue
-            left -= isinstance(said, DemoResult)
-            yield said
-    if left:
-        yield "a process of the demo ended before it was done"
+            match said:
+                case DemoResult():
+                    found.append(said)
+                case DemoFailure():
+                    failures.append(said)
+    if failures:
+        return found, min(failures, key=lambda each: each.at).line
+    lacking = len(found) < len(options.kinds)
+    return found, "a process of the demo ended before it was done" if lacking else None
 
 
 @contextmanager
@@ -120,6 +128,7 @@ class _Ends:
 
 def _child(main: Main, options: DemoOptions, own: _Ends, others: _Ends) -> None:
     others.close()
+    torch.set_num_threads(1)  # threads are not forked
     main(options, own.peers, own.digests, own.results)
     own.close()
 

@@ -27,10 +27,10 @@ from .reservation import Reservation, reserve
 from .sender import Sender
 from .transfer_error import OutOfPages, TransferError
 
-__all__ = ["DemoOptions", "DemoResult", "Digests", "Results", "decode", "prefill"]
+__all__ = ["DemoFailure", "DemoOptions", "DemoResult", "Digests", "Results", "decode", "prefill"]
 
 Digests: TypeAlias = "Connection[str, str]"
-Results: TypeAlias = "Connection[DemoResult | str, DemoResult | str]"
+Results: TypeAlias = "Connection[DemoResult | DemoFailure, DemoResult | DemoFailure]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,14 @@ class DemoResult:
     memcpy: float
 
 
+@dataclass(frozen=True, slots=True)
+class DemoFailure:
+    """Why a process ended before it was done, and when by the clock that both have."""
+
+    line: str
+    at: float
+
+
 def prefill(
     options: DemoOptions, peers: Sequence[socket.socket], digests: Digests, results: Results
 ) -> None:
@@ -67,7 +75,7 @@ def prefill(
             for kind, peer in zip(options.kinds, peers, strict=True):
                 results.send(_prefill(options, engine, kind, peer, digests))
     except (EngineError, TransferError, OutOfPages, ValueError) as error:
-        results.send(str(error))
+        results.send(DemoFailure(str(error), time.monotonic()))
 
 
 def decode(
@@ -79,7 +87,7 @@ def decode(
             for kind, peer in zip(options.kinds, peers, strict=True):
                 _decode(options, engine, kind, peer, digests)
     except (EngineError, TransferError, OutOfPages, ValueError) as error:
-        results.send(str(error))
+        results.send(DemoFailure(str(error), time.monotonic()))
 
 
 def _prefill(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .manifest import IndexSpace
 from .plan import TransferPlan
 from .plan_pages import in_pages_of_plan
 from .reservation import PageNumbers, Reservation
@@ -20,6 +21,7 @@ class Destinations:
     def __init__(self, plans: Sequence[TransferPlan], most_pages: int | None) -> None:
         self._plans, self._most = plans, most_pages
         self._claims: dict[int, PageNumbers] = {}
+        self._held: dict[IndexSpace, set[int]] = {}
 
     def claim(self, number: int, reservation: Reservation) -> list[PageNumbers]:
         """The pages as each plan counts them. A reservation that is refused is freed.
@@ -35,6 +37,8 @@ class Destinations:
             raise
         self._check_apart(reservation.pages)
         self._claims[number] = reservation.pages
+        for space, pages in reservation.pages.items():
+            self._held.setdefault(space, set()).update(pages.tolist())
         return [
             {
                 space: in_pages_of_plan(plan, space, pages, reservation.tokens)
@@ -46,10 +50,11 @@ class Destinations:
 
     def release(self, number: int) -> None:
         """Pages of a transfer that is over."""
-        del self._claims[number]
+        for space, pages in self._claims.pop(number).items():
+            self._held[space].difference_update(pages.tolist())
 
     def _check(self, pages: PageNumbers) -> None:
-        held = sum(len(each) for claim in self._claims.values() for each in claim.values())
+        held = sum(map(len, self._held.values()))
         asked = sum(map(len, pages.values()))
         if self._most is not None and held + asked > self._most:
             raise OutOfPages(
@@ -65,8 +70,6 @@ class Destinations:
                 raise ValueError(f"{space}: a page is a destination twice")
 
     def _check_apart(self, pages: PageNumbers) -> None:
-        for claim in self._claims.values():
-            for space, each in pages.items():
-                both = np.intersect1d(each, claim.get(space, np.empty(0, np.int64)))
-                if both.size:
-                    raise ValueError(f"{space}: page {int(both[0])} is another transfer's already")
+        for space, each in pages.items():
+            if both := self._held.get(space, set()).intersection(each.tolist()):
+                raise ValueError(f"{space}: page {min(both)} is another transfer's already")

@@ -26,7 +26,7 @@ from kvproto.transfer.session import (
 )
 from tests.transfer.pools import fill, snapshot
 
-__all__ = ["Session", "Side", "arrived", "linked", "session", "spin"]
+__all__ = ["LINGER", "Session", "Side", "arrived", "bytes_of", "linked", "session", "spin"]
 
 TOKENS = 3 * 16 - 5
 LINGER = 0.1
@@ -127,6 +127,11 @@ def spin(made: Session, *transfers: Any, times: int = 20_000) -> None:
             return
         made.poll()
     raise AssertionError([each.state for each in transfers])
+
+
+def bytes_of(made: Session) -> tuple[list[list[Any]], list[list[Any]]]:
+    """What both sides hold."""
+    return snapshot(made.prefill.manifest), snapshot(made.decode.manifest)
 
 
 def arrived(

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from kvproto.transfer.demo_pools import DEMO_POOLS, DemoPoolKind
-from tests.transfer.pools import snapshot
-from tests.transfer.sessions import Session, arrived, session, spin
-
-
-def bytes_of(made: Session) -> tuple[list[list[Any]], list[list[Any]]]:
-    return snapshot(made.prefill.manifest), snapshot(made.decode.manifest)
+from tests.transfer.sessions import arrived, bytes_of, session, spin
 
 
 @pytest.mark.parametrize("kind", DEMO_POOLS)
