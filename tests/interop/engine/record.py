@@ -20,7 +20,7 @@ from tests.interop import make_venv
 from tests.interop.engine.proofs import disproved
 from tests.interop.engine.scenarios import scenarios_of
 from tests.interop.engine.session import Session
-from tests.interop.engine.trees import Run
+from tests.interop.engine.trees import Run, RunFailed
 
 __all__ = ["PLAYED", "RESULT", "ROUNDS", "RUNS", "faults", "recorded"]
 
@@ -47,6 +47,8 @@ def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
         {s.run: s.ask("measure") for s in sessions} for _ in range(ROUNDS)
     ]
     _all(sessions, "stop")
+    if others := {run for r in rounds for run in RUNS if r[run]["tokens"] != _timed(played[run])}:
+        raise RunFailed(f"{model}: other tokens when timed, in {', '.join(sorted(others))}")
     return {
         "started": started,
         "scenarios": {
@@ -59,6 +61,12 @@ def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
         "seconds": {run: round(_seconds(rounds, run), 2) for run in RUNS},
         "processor": {run: round(_processor(rounds, run), 2) for run in RUNS},
     }
+
+
+def _timed(scenarios: dict[str, Any]) -> list[list[int]]:
+    """What the timed requests have to give: they are those of this scenario."""
+    tokens: list[list[int]] = scenarios["together"]["tokens"]
+    return tokens
 
 
 def _seconds(rounds: list[dict[Run, Any]], run: Run) -> float:

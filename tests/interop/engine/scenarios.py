@@ -2,7 +2,7 @@
 
 Every scenario begins with an empty cache, talks to an engine through `generate` and `flush`, and
 returns its greedy tokens and what the scheduler did meanwhile, from `observe.py` and from what
-sglang says of each request. `NEEDED` says what must have happened; nothing here judges.
+sglang says of each request. `proofs.py` says what must have happened; nothing here judges.
 """
 
 from __future__ import annotations
@@ -139,7 +139,6 @@ SCENARIOS: dict[str, Callable[[Serving], tuple[list[list[int]], dict[str, Any]]]
     "window": _window,
     "pressure": _pressure,
 }
-
 
 REPLAYED = ("prefix", "chunks", "window")
 """What `make test` plays again: all but the longest."""
