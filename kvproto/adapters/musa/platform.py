@@ -7,16 +7,10 @@ from importlib.util import find_spec
 
 import torch
 
-from kvproto.protocols import (
-    AllocatorRequest,
-    Declined,
-    KVLeaf,
-    LeafRequest,
-    PlatformCapabilities,
-    SlotAllocator,
-)
+from kvproto.protocols import Declined, LeafRequest
 from kvproto.reference import ReferencePlatform
 
+from ..core_platform import CorePlatform
 from ..vendor_packages import UNUSABLE, first_line, imported
 from .facts import DEVICE_TYPE, MUSA
 from .fp8_check import RowsOfFp8, fp8_fault, rows_of_fp8
@@ -26,41 +20,22 @@ __all__ = ["MusaPlatform", "musa", "on_cpu"]
 
 
 @dataclass(frozen=True, slots=True)
-class MusaPlatform:
-    """Leaves and allocators of the core, for what kernels of these devices read."""
+class MusaPlatform(CorePlatform):
+    """Leaves and allocators of the core, for what kernels of these devices read.
+
+    The first leaf of each kind that stores fp8 on a device has a row of that kind read back before
+    it is built, which waits for the device; no other does, and no leaf ever does when it is used.
+    What is found is kept; an error that says nothing of the rows, as of memory that is out, is
+    raised by `build_leaf` as the device has it (`RuntimeError`), and the next leaf is tried anew.
+    """
 
     core: ReferencePlatform = field(default_factory=lambda: ReferencePlatform("musa", MUSA))
     _faults: dict[tuple[str, RowsOfFp8], str] = field(
         default_factory=dict[tuple[str, RowsOfFp8], str], repr=False, compare=False
     )
 
-    @property
-    def name(self) -> str:
-        """`musa`."""
-        return self.core.name
-
-    @property
-    def capabilities(self) -> PlatformCapabilities:
-        """Those of every such device."""
-        return self.core.capabilities
-
-    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
-        """A leaf whose bytes kernels of the device read as they are meant; others are declined.
-
-        The first of each kind that stores fp8 on a device has a row of that kind read back before
-        it is built, which waits for the device; no other does, and no leaf ever does when it is
-        used. What is found is kept; an error that says nothing of the rows is raised, and the next
-        leaf is tried anew.
-
-        :raises RuntimeError: as the device has it while a row is read back: memory that is out.
-        """
-        if why := refusal(request) or self._fp8_fault(request):
-            return Declined(why)
-        return self.core.build_leaf(request)
-
-    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
-        """As the core's; on the device slots are lent and taken back by Triton kernels."""
-        return self.core.build_allocator(request)
+    def _refusal(self, request: LeafRequest) -> str:
+        return refusal(request) or self._fp8_fault(request)
 
     def _fp8_fault(self, request: LeafRequest) -> str:
         for rows in rows_of_fp8(request):

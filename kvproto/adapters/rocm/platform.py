@@ -8,16 +8,10 @@ from typing import Any
 
 import torch
 
-from kvproto.protocols import (
-    AllocatorRequest,
-    Declined,
-    KVLeaf,
-    LeafRequest,
-    PlatformCapabilities,
-    SlotAllocator,
-)
+from kvproto.protocols import Declined, LeafRequest, PlatformCapabilities
 from kvproto.reference import ReferencePlatform
 
+from ..core_platform import CorePlatform
 from .facts import GFX942, GFX950
 from .refusals import refusal
 
@@ -25,34 +19,15 @@ __all__ = ["RocmPlatform", "gfx942_on_cpu", "gfx950_on_cpu", "rocm"]
 
 
 @dataclass(frozen=True, slots=True)
-class RocmPlatform:
-    """Leaves and allocators of the core, for what kernels of these devices read.
+class RocmPlatform(CorePlatform):
+    """Leaves and allocators of the core, for what kernels of one architecture read.
 
-    The core knows every layout and both variants of fp8 as data; what is refused here is what no
-    kernel of the device would understand.
+    The core knows both variants of fp8; what is refused is what no kernel of the device would
+    understand.
     """
 
-    core: ReferencePlatform
-
-    @property
-    def name(self) -> str:
-        """`rocm-` and the architecture."""
-        return self.core.name
-
-    @property
-    def capabilities(self) -> PlatformCapabilities:
-        """Those of the architecture."""
-        return self.core.capabilities
-
-    def build_leaf(self, request: LeafRequest, /) -> KVLeaf | Declined:
-        """A leaf whose bytes kernels of the device read as they are meant; others are declined."""
-        if why := refusal(request, self.capabilities.fp8_variant):
-            return Declined(why)
-        return self.core.build_leaf(request)
-
-    def build_allocator(self, request: AllocatorRequest, /) -> SlotAllocator | Declined:
-        """As the core's; on the device slots are lent and taken back by Triton kernels."""
-        return self.core.build_allocator(request)
+    def _refusal(self, request: LeafRequest) -> str:
+        return refusal(request, self.capabilities.fp8_variant)
 
 
 def rocm() -> RocmPlatform | Declined:
