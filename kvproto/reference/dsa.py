@@ -12,6 +12,7 @@ from kvproto.kernels import check_locations, prepare_index_moves
 from kvproto.kernels.index_page import SCALE_BYTES
 from kvproto.protocols import BufferRegion, IndexLayout
 
+from .device_pool_info import HostPoolDecl, HostPoolStorageInfo
 from .elements import check_geometry
 from .host_rows import HostRows, check_copied
 from .index_pages import IndexPages
@@ -250,6 +251,30 @@ class DSALeaf(MLALeaf):
         if not layer_ids:
             return self._row_regions()
         return (*self._row_regions(), self._index.region(self._indexed(), layer_ids))
+
+    def host_pool_decls(self) -> tuple[HostPoolDecl, ...]:
+        """A host pool of the rows, and one of the index keys, where a layer has some.
+
+        :raises ValueError: for index pages whose bytes are not whole ones for each token.
+        """
+        owned = tuple(i for i, skip in enumerate(self.skip_topk_layers) if not skip)
+        if not owned:
+            return super().host_pool_decls()
+        each, rest = divmod(self._index.page_bytes * self._ranks, self.page_size)
+        if rest:
+            raise ValueError(
+                f"index pages of {self._index.page_bytes} bytes do not split over "
+                f"{self.page_size} tokens; a HostTier keeps them whole"
+            )
+        keys = HostPoolDecl(
+            pool_name="indexer",
+            device_pool=self,
+            indices_from_pool="kv",
+            layout_source="kv",
+            storage_info=HostPoolStorageInfo(bytes_per_token_per_layer=each, dtype=torch.uint8),
+            owned_device_layers=owned,
+        )
+        return (*super().host_pool_decls(), keys)
 
     @property
     def _keyed_layer_ids(self) -> tuple[int, ...]:

@@ -36,6 +36,8 @@ class SubsetDSALeaf(DeviceLocations, DSALeaf):
     get_contiguous_buf_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_kv_layer_ids = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     get_state_buf_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    get_device_pool_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    host_pool_decls = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     host_to_device_ratio: int
 

@@ -9,8 +9,10 @@ from kvproto.kernels import prefix_locations
 from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import AttentionLayer, BufferRegion, Layout, PoolTraits, WriteLocation
 
+from .device_pool_info import KVBuffers, MHABufferInfo
 from .elements import check_geometry
 from .given_rows import given_rows
+from .host_described import HostDescribed
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .mha_layout import mha_traits
@@ -22,7 +24,7 @@ from .row_stores import Given, RowStore, prepare_all, store_both
 __all__ = ["MHALeaf"]
 
 
-class MHALeaf(RowLeaf):
+class MHALeaf(HostDescribed, RowLeaf):
     """A leaf of K and V rows, in the layout that `kv_cache_layout` names; None means `nhd`.
 
     Buffers, with `pages` = `size / page_size + 1` and `dim` = `head_dim` or `v_head_dim`:
@@ -175,6 +177,22 @@ class MHALeaf(RowLeaf):
             return ()
         ids = self._layers.ids
         return self._keys.region(self.dtype, ids), self._values.region(self.dtype, ids)
+
+    def _buffer_info(self) -> MHABufferInfo:
+        envelope = self.kv_cache_layout == "page_envelope"
+        return MHABufferInfo(
+            buffers=KVBuffers(
+                k=tuple(self.k_buffer),
+                v=tuple(self.v_buffer),
+                layout="nhd" if envelope else self.kv_cache_layout,
+            ),
+            page_size=self.page_size,
+            head_num=self.head_num,
+            head_dim=self.head_dim,
+            v_head_dim=self.v_head_dim,
+            dtype=self.store_dtype,
+            device=self.device,
+        )
 
     def get_kv_size_bytes(self) -> tuple[int, int]:
         """Bytes of all key and of all value buffers, the reserved page included."""

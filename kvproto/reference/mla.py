@@ -9,7 +9,9 @@ from kvproto.kernels import prepare_moves
 from kvproto.kernels.to_stored import check_float
 from kvproto.protocols import AttentionLayer, BufferRegion, PoolTraits, WriteLocation
 
+from .device_pool_info import MLABufferInfo
 from .elements import check_element, check_geometry
+from .host_described import HostDescribed
 from .latent_commit import LatentCommit
 from .latent_format import PackedLatent, PlainLatent, latent_format
 from .layers import OwnedLayers
@@ -20,7 +22,7 @@ from .row_leaf import RowLeaf, locations_of, written_layer
 __all__ = ["MLALeaf"]
 
 
-class MLALeaf(LatentCommit, RowLeaf):
+class MLALeaf(HostDescribed, LatentCommit, RowLeaf):
     """A leaf of latent rows: buffers of `[size + page_size, 1, kv_cache_dim]`.
 
     The constructor takes the keywords in use today. `size` counts usable slots and is a
@@ -153,6 +155,20 @@ class MLALeaf(LatentCommit, RowLeaf):
         if not self.layer_num:
             return ()
         return (latent_region(self._row, self.kv_buffer, self._layers.ids, self.page_size),)
+
+    def _buffer_info(self) -> MLABufferInfo:
+        return MLABufferInfo(
+            buffers=tuple(self.kv_buffer),
+            layer_indices=tuple(range(self.layer_num)),
+            device_layer_num=self.layer_num,
+            page_size=self.page_size,
+            kv_lora_rank=self.kv_lora_rank,
+            qk_rope_head_dim=self.qk_rope_head_dim,
+            kv_cache_dim=self.kv_cache_dim,
+            dtype=self.store_dtype,
+            device=self.device,
+            packed_fp8=isinstance(self._row, PackedLatent),
+        )
 
     def get_kv_size_bytes(self) -> int:
         """Bytes of all buffers, the reserved page included: one number, a row is both sides."""

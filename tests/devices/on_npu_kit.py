@@ -40,6 +40,7 @@ HOST_ONLY = {
     "memory-saver.paused",
     "memory-saver.resume",
     "memory-saver.resume-state",
+    "transfer.loopback",
 }
 
 

@@ -24,6 +24,10 @@ class SGLangMHALeaf(MHALeaf):
         allocated here and now, as they are.
     """
 
+    # Not supported: sglang makes host pools of its own types of description alone.
+    get_device_pool_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    host_pool_decls = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
     def __init__(
         self,
         size: int,
@@ -76,6 +80,10 @@ class SGLangMLALeaf(MLALeaf):
     :raises ValueError: as `MLALeaf`, and with `dcp_replicated`: a page holds one rank's tokens.
     """
 
+    # Not supported: sglang makes host pools of its own types of description alone.
+    get_device_pool_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    host_pool_decls = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
     def __init__(
         self,
         size: int,
@@ -118,6 +126,10 @@ class SGLangDSALeaf(DSALeaf):
 
     :raises ValueError: as `dsa_leaf`.
     """
+
+    # Not supported: sglang makes host pools of its own types of description alone.
+    get_device_pool_infos = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    host_pool_decls = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     # No object of this class is made, so that its `__init__` is never called.
     def __new__(  # pyright: ignore[reportInconsistentConstructor]

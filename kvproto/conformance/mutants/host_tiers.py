@@ -11,12 +11,14 @@ from typing import Any, cast
 from kvproto.protocols import (
     BufferRegion,
     DeclaresRegions,
+    DSALeafRequest,
     LayerTransferCounter,
     MHALeafRequest,
     MLALeafRequest,
 )
-from kvproto.reference import MHALeaf, MLALeaf, SWAPool
+from kvproto.reference import DSALeaf, MHALeaf, MLALeaf, SWAPool
 from kvproto.reference.composite_pool import CompositePool
+from kvproto.reference.device_pool_info import HostPoolDecl, MLABufferInfo
 
 from .composite_builders import composite
 from .registry import mutant
@@ -66,3 +68,17 @@ class DeclaresWindowsAsFullPages(SWAPool):
             replace(region, layer_ids=tuple(ids[-1 - ids.index(i)] for i in region.layer_ids))
             for region in told
         )
+
+
+@mutant("host-tier.descriptions", source="sgl-project/sglang#37534", serves=MLALeafRequest)
+class DescribesLatentPartsOnly(MLALeaf):
+    def _buffer_info(self) -> MLABufferInfo:
+        whole = super()._buffer_info()
+        parts = tuple(rows[..., : self.kv_lora_rank] for rows in whole.buffers)
+        return replace(whole, buffers=parts)
+
+
+@mutant("host-tier.descriptions", source="ROCm/ATOM#1368", serves=DSALeafRequest)
+class DeclaresNoHostPoolOfKeys(DSALeaf):
+    def host_pool_decls(self) -> tuple[HostPoolDecl, ...]:
+        return super().host_pool_decls()[:1]
