@@ -106,9 +106,10 @@ def _spaces(
     """Spaces of what travels: of pages as long as each side's, and of numbers that are no pages."""
     sizes = SpacePages(local=local.pools[0].page_size, remote=remote.pools[0].page_size)
     one = SpacePages(local=1, remote=1)
-    used = {pair.space for pair in pairs}
-    ordered = [space for space in local.spaces if space in used]
-    return {space: sizes if space in ("full", "window") else one for space in ordered}
+    found: dict[IndexSpace, SpacePages] = {}
+    for pair in pairs:
+        found[pair.space] = sizes if pair.space in ("full", "window") else one
+    return found
 
 
 def _only(part: PoolPart, other: PoolPart) -> tuple[int, ...]:

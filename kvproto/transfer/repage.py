@@ -68,24 +68,24 @@ def _is_cut(region: BufferRegion, times: int) -> bool:
     return (
         dense
         and region.page_size % times == 0
-        and all(_is_in_row(field, row) for field in region.fields)
+        and all(_is_row_by_row(field, row) for field in region.fields)
     )
 
 
-def _is_in_row(field: Field, row: int) -> bool:
-    """Does every token have its elements within a row of `row` bytes, rows in order?"""
-    token, *rest = field.axes
-    steps = [tile.stride for tile in token.tiles if tile.extent > 1]
-    within = field.offset + sum(axis.span for axis in rest) + field.element_bytes <= row
-    return len(token.tiles) == 1 and steps in ([], [row]) and within
+def _is_row_by_row(field: Field, row: int) -> bool:
+    """Are the elements of each token `row` bytes after those of the token before?
+
+    They are within one row then: no field ends after its page.
+    """
+    tiles = [tile for tile in field.axes[0].tiles if tile.extent > 1]
+    return [tile.stride for tile in tiles] == [row]
 
 
 def _cut(each: ManifestRegion, times: int) -> ManifestRegion:
     whole = each.region
-    size = whole.page_size // times
+    size, row = whole.page_size // times, whole.bytes_per_page // whole.page_size
     fields = tuple(
-        replace(f, axes=(Axis("token", (Tile(size, f.axes[0].tiles[0].stride),)), *f.axes[1:]))
-        for f in whole.fields
+        replace(f, axes=(Axis("token", (Tile(size, row),)), *f.axes[1:])) for f in whole.fields
     )
     region = replace(
         whole,

@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-from kvproto.protocols import BufferRegion, DSALeafRequest, MHALeafRequest, MLALeafRequest
+from kvproto.protocols import (
+    BufferRegion,
+    DSALeafRequest,
+    Field,
+    MHALeafRequest,
+    MLALeafRequest,
+    row_major,
+)
 from kvproto.reference.build_any import build_reference
 from kvproto.transfer import (
+    ManifestRegion,
     NegotiationError,
     PoolManifest,
+    PoolPart,
     TransferPlan,
     describe,
     descriptors,
@@ -135,6 +144,40 @@ def test_layouts_whose_tokens_lie_apart_are_refused_by_name(layout: str) -> None
     with pytest.raises(NegotiationError, match=told) as refused:
         negotiate(*ends)
     assert {each.field for each in refused.value.refusals} == {"page_size"}
+
+
+def test_rows_with_a_gap_after_the_last_are_no_rows() -> None:
+    """Rows of 16 bytes, and what is left of the page behind all of them."""
+
+    def padded(page_size: int) -> PoolManifest:
+        token = row_major("uint8", ("token", page_size), ("dim", 16))
+        region = BufferRegion(
+            layer_ids=(0,),
+            bases=(1 << 20,),
+            page_count=8,
+            page_size=page_size,
+            bytes_per_page=20 * page_size,
+            fields=(
+                Field("latent", "uint8", token),
+                Field(
+                    "padding",
+                    "uint8",
+                    row_major("uint8", ("token", page_size), ("dim", 4)),
+                    offset=16 * page_size,
+                ),
+            ),
+        )
+        part = PoolPart(
+            name="target",
+            page_size=page_size,
+            traits=None,
+            regions=(ManifestRegion(space="full", region=region),),
+        )
+        return PoolManifest(owner=str(page_size), pools=(part,))
+
+    negotiate(padded(4), padded(4))
+    with pytest.raises(NegotiationError, match=r"page_size: 4 here, 8 there; .*layout of its own"):
+        negotiate(padded(4), padded(8))
 
 
 def test_index_pages_with_their_scales_at_the_end_are_refused() -> None:
