@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvproto.adapters.sglang.leaves import SGLangDSALeaf, SGLangMHALeaf, SGLangMLALeaf
 from kvproto.protocols import (
+    DCPMaskedWrite,
     DeclaresRegions,
     DeclaresTraits,
     HostCopyable,
@@ -26,6 +27,7 @@ rows_kvleaf: type[KVLeaf] = SGLangMHALeaf
 rows_mharows: type[MHARows] = SGLangMHALeaf
 rows_scaled_write: type[ScaledWrite] = SGLangMHALeaf
 rows_layer_override_write: type[LayerOverrideWrite] = SGLangMHALeaf
+rows_dcpmasked_write: type[DCPMaskedWrite] = SGLangMHALeaf
 rows_prefix_valid_commit: type[PrefixValidCommit] = SGLangMHALeaf
 rows_transferable: type[Transferable] = SGLangMHALeaf
 rows_layer_id_reporting: type[LayerIdReporting] = SGLangMHALeaf

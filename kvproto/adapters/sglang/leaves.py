@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kvproto.debug import maybe_validate
+from kvproto.kernels.fp8 import Scale
+from kvproto.protocols import AttentionLayer, WriteLocation
 from kvproto.reference import DSALeaf, MHALeaf, MLALeaf, dsa_leaf
 from kvproto.reference.row_layouts import RowLayoutName
+from kvproto.reference.row_leaf import locations_of
 
 __all__ = ["SGLangDSALeaf", "SGLangMHALeaf", "SGLangMLALeaf"]
 
@@ -72,6 +76,25 @@ class SGLangMHALeaf(MHALeaf):
             kv_cache_layout,
         )
         maybe_validate(self)
+
+    def set_kv_buffer(
+        self,
+        layer: AttentionLayer | None,
+        loc_info: Tensor | WriteLocation,
+        cache_k: Tensor,
+        cache_v: Tensor,
+        k_scale: Scale = None,
+        v_scale: Scale = None,
+        layer_id_override: int | None = None,
+        dcp_kv_mask: Tensor | None = None,
+    ) -> None:
+        """As `MHALeaf.set_kv_buffer`, without the rows whose mask is False, as `DCPMaskedWrite`.
+
+        sglang's hybrid pool names the mask on every write.
+        """
+        loc = locations_of(loc_info)
+        kept = loc if dcp_kv_mask is None else torch.where(dcp_kv_mask, loc, 0)
+        super().set_kv_buffer(layer, kept, cache_k, cache_v, k_scale, v_scale, layer_id_override)
 
 
 class SGLangMLALeaf(MLALeaf):

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from kvproto.debug import maybe_validate
 from kvproto.protocols import HostCopyable, require
 from kvproto.reference import PageAllocator
 
@@ -40,7 +41,8 @@ class SGLangPageAllocator(PageAllocator):
     """`PageAllocator` behind the constructor and the calls of sglang's paged allocator.
 
     A size that ends inside a page is cut to whole pages. What is policy of sglang's scheduler
-    (prefill budgets, evictions) is sglang's own code, asked with this allocator.
+    (prefill budgets, evictions) is sglang's own code, asked with this allocator. With
+    `KVPROTO_DEBUG=1` calls are validated.
 
     :raises ValueError: for a size below one page.
     """
@@ -59,6 +61,7 @@ class SGLangPageAllocator(PageAllocator):
     ) -> None:
         whole = size // page_size * page_size
         super().__init__(whole, page_size, dtype, device, kvcache, need_sort)
+        maybe_validate(self)
 
     @property
     def size_full(self) -> int:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kvproto.adapters.sglang.leaves import SGLangDSALeaf, SGLangMHALeaf, SGLangMLALeaf
-from kvproto.protocols import IndexerCapable, MHARows, MLALatent
+from kvproto.protocols import DCPMaskedWrite, IndexerCapable, MHARows, MLALatent
 from kvproto.reference import DSALeaf, PooledDSALeaf
 
 PLAIN: dict[str, Any] = {
@@ -60,6 +60,17 @@ def test_what_rows_by_head_refuse(more: dict[str, Any], why: str) -> None:
         SGLangMHALeaf(size=16, **HEADS, **more)
 
 
+def test_rows_whose_mask_is_false_are_dropped() -> None:
+    leaf = SGLangMHALeaf(size=16, **HEADS)
+    assert isinstance(leaf, DCPMaskedWrite)
+    rows, loc = torch.ones(3, 2, 8, dtype=torch.bfloat16), torch.tensor([4, 5, 6])
+    mask = torch.tensor([True, False, True])
+    leaf.set_kv_buffer(None, loc, rows, rows, layer_id_override=1, dcp_kv_mask=mask)
+    assert leaf.get_key_buffer(1)[:, 0, 0].nonzero().flatten().tolist() == [4, 6]
+    leaf.set_kv_buffer(None, loc, rows, rows, layer_id_override=0, dcp_kv_mask=None)
+    assert leaf.get_value_buffer(0)[:, 0, 0].nonzero().flatten().tolist() == [4, 5, 6]
+
+
 def test_latent_rows_as_sglang_builds_them() -> None:
     leaf = SGLangMLALeaf(16, **LATENT, **STAGE)
     assert isinstance(leaf, MLALatent)
@@ -74,7 +85,7 @@ def test_indexed_rows_are_of_the_class_that_fits(kpool: int, made: type) -> None
     leaf: object = SGLangDSALeaf(
         130, **indexed, index_kpool=kpool, tail_extra_slots=0, max_running_requests=4
     )
-    assert type(leaf) is made
+    assert type(leaf) is made  # with KVPROTO_DEBUG a class of the same name
     assert isinstance(leaf, IndexerCapable)
     asked: Any = IndexerCapable
     assert issubclass(SGLangDSALeaf, asked)

@@ -2,11 +2,14 @@
 
 python -m tests.interop.engine.matrix --write      everything, in many minutes: `make engine-matrix`
 python -m tests.interop.engine.matrix window fp8   those with these words in their names
+
+With `--once` the runs have one turn each.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -61,11 +64,17 @@ class Outcome:
 
 
 def outcomes(
-    python: str, chosen: Sequence[Configuration], *, rounds: int = 1, repeats: int = 1
+    python: str,
+    chosen: Sequence[Configuration],
+    *,
+    rounds: int = 1,
+    repeats: int = 1,
+    beside: Sequence[str] = (),
 ) -> tuple[list[Outcome], dict[str, Told]]:
     """Every configuration in every run, and what the forks of the last round told, by run.
 
-    `at_fault` is among the latter: the first configuration, with a pool that drops writes.
+    The latter have, of the configurations named in `beside`, two more: `leaves`, with sglang's
+    own composites over our leaves, and `at_fault`, with a pool that drops writes.
     """
     told: dict[Run, list[Told]] = {"a": [], "b": [], "c": [], "d": []}
     last: Told = {}
@@ -74,12 +83,12 @@ def outcomes(
         for _ in range(rounds):
             told["a"].append(_ask(python, "a", asked)["run"])
             told["b"].append(_ask(python, "b", asked)["run"])
-            last = _ask(python, "c", asked | {"ours": True})
+            last = _ask(python, "c", asked | {"ours": True, "beside": list(beside)})
             told["c"].append(last["run"])
             told["d"].append(last["debug"])
     found = [_outcome(configuration.name, told) for configuration in chosen]
     by_run: dict[str, Told] = {run: answers[-1] for run, answers in told.items()}
-    return found, by_run | {"at_fault": last["at_fault"]}
+    return found, by_run | {fork: last[fork] for fork in last.keys() - {"run", "debug"}}
 
 
 def _ask(python: str, run: Run, asked: Told) -> Told:
@@ -100,8 +109,8 @@ def _outcome(name: str, told: dict[Run, list[Told]]) -> Outcome:
 TEXT = """\
 ## Every kind of pool, in one process
 
-Written by `make engine-matrix`, with sglang {sglang}, torch {torch}, transformers {transformers}
-and triton {triton}. The runs are a: sglang as its wheel
+Written by `{command}`, with sglang {sglang}, torch {torch}, transformers
+{transformers} and triton {triton}. The runs are a: sglang as its wheel
 has it, with its own pools; b: the rewritten tree, with its own pools; c: the same tree, with
 kvproto's pools; d: as c, with `KVPROTO_DEBUG=1`. **{equal} of {all} configurations generate the
 same tokens in all four.**
@@ -112,21 +121,22 @@ models are tiny and random. `heads` is Llama, `window` Cohere2 with layers in a 
 `latent` DeepSeek-V2, `hybrid` LFM2.
 
 c/a is tokens per second of run c by those of run a, d/c how many times slower run d is than run c:
-medians of {rounds} interleaved rounds of {repeats} generations, in seconds that the process
-computed on one core. Nothing here is about speed on a GPU, where kernels compute what PyTorch or
-the interpreter computes here.
+medians of {rounds} round(s) of the runs in turn, each of {repeats} generations, in seconds that the
+process computed on one core, with the machine under a load average of {load}: the busier it is, the
+rougher they are. Nothing here is about speed on a GPU, where kernels compute what PyTorch or the
+interpreter computes here.
 
 {table}
 
 Not in the table, since sglang does not do it here:
 
-- `hybrid` with pages of 16: sglang takes pages of 1 for these models.
+- `hybrid` with pages of 16: without an extra buffer for states sglang insists on pages of 1.
 - Caches or weights of bf16 under Triton's attention, and `hybrid` under it: the interpreter
   computes nonsense with bf16. What goes through it has weights in float32.
-- Sparse latent rows (DSA) and MiniMax's: their attention has kernels for CUDA only. The plugin's
-  DSA leaf is built from what the configurator passes, without a forward pass.
-- fp4 and mxfp8 rows, DeepSeek-V4, unified memory, HiSparse: sglang refuses them to any platform
-  from outside.
+- Sparse latent rows (DSA): their attention has kernels for CUDA only. The plugin's DSA leaf is
+  built from what the configurator passes, without a forward pass.
+- fp4 and mxfp8 rows, MiniMax's sparse rows, DeepSeek-V4, unified memory, HiSparse: sglang refuses
+  them to any platform from outside.
 """
 
 
@@ -135,13 +145,15 @@ def main() -> int:
     if python is None:
         print(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
         return 1
-    words = [word for word in sys.argv[1:] if word != "--write"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
     chosen = [each for each in MATRIX if all(word in each.name for word in words)]
-    found, _ = outcomes(python, chosen, rounds=ROUNDS, repeats=REPEATS)
+    rounds = 1 if "--once" in sys.argv else ROUNDS
+    found, _ = outcomes(python, chosen, rounds=rounds, repeats=REPEATS)
     for outcome in found:
         print(outcome.name, "equal" if outcome.equal else "DIFFERENT")
     if "--write" in sys.argv:
-        told = _as_data(python, found)
+        told = _as_data(python, found) | {"rounds": rounds, "command": _command()}
+        told["load"] = f"{os.getloadavg()[2]:.1f} on {os.cpu_count()} cores"
         RESULTS.write_text(json.dumps(told, indent=1) + "\n")
         write_section("matrix", section(told), PAGE)
     return 0 if all(outcome.equal for outcome in found) else 1
@@ -152,8 +164,15 @@ def section(told: Told) -> str:
     header = ("configuration", "tokens", "distinct", "a = b = c = d", "c/a", "d/c")
     rows = [_row(name, row) for name, row in told["configurations"].items()]
     equal = sum(row["equal"] for row in told["configurations"].values())
-    counts = {"equal": equal, "all": len(rows), "rounds": ROUNDS, "repeats": REPEATS}
+    counts = {"equal": equal, "all": len(rows), "repeats": REPEATS}
+    counts |= {key: told[key] for key in ("rounds", "command", "load")}
     return TEXT.format(**told["versions"], **counts, table=markdown_table(header, rows))
+
+
+def _command() -> str:
+    asked = [word for word in sys.argv[1:] if word != "--write"]
+    whole = "make engine-matrix"
+    return " ".join(["python -m tests.interop.engine.matrix --write", *asked]) if asked else whole
 
 
 def _row(name: str, told: Told) -> tuple[str, ...]:

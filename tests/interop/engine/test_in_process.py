@@ -17,6 +17,7 @@ from tests.interop.engine.trees import Run, rewritten
 Found = tuple[list[Outcome], dict[str, Any]]
 OURS: tuple[Run, ...] = ("c", "d")
 THEIRS: tuple[Run, ...] = ("a", "b")
+BESIDE = ("window/torch_native/page 16/fp8_e4m3", "hybrid/torch_native/page 1/bfloat16")
 KINDS = {
     "heads": ("mha", "MHARows"),
     "window": ("swa", "SWAComposite"),
@@ -28,7 +29,7 @@ POOLS = {"pool", "full_kv_pool", "swa_kv_pool"}
 
 @pytest.fixture(scope="module")
 def told(interop_python: str) -> Found:
-    return outcomes(interop_python, SAMPLE)
+    return outcomes(interop_python, SAMPLE, beside=BESIDE)
 
 
 def test_tokens_are_the_same_in_every_run(told: Found) -> None:
@@ -87,7 +88,16 @@ def test_each_run_is_what_it_is_called(told: Found, interop_python: str) -> None
     assert "kvproto.debug._checked" in by_run["d"]["kvproto"]
 
 
+def test_sglangs_own_composites_work_over_our_leaves(told: Found) -> None:
+    ours = {outcome.name: outcome for outcome in told[0]}
+    for name in BESIDE:
+        beside = told[1]["leaves"]["results"][name]
+        assert beside["tokens"] == ours[name].tokens["c"], name
+        assert beside["pools"]["pool"][0].startswith("sglang.")
+        assert beside["pools"]["full_kv_pool"][0].startswith("kvproto.")
+
+
 def test_a_pool_that_drops_writes_is_noticed(told: Found) -> None:
-    first = told[0][0]
-    at_fault = told[1]["at_fault"]["results"][first.name]["tokens"]
-    assert at_fault != first.tokens["c"]
+    ours = {outcome.name: outcome for outcome in told[0]}
+    for name in BESIDE:
+        assert told[1]["at_fault"]["results"][name]["tokens"] != ours[name].tokens["c"], name
