@@ -65,7 +65,7 @@ unit: setup interop-venv
 
 # Writes docs/benchmarks.md, in minutes; fails where a demanded ratio is missed.
 bench: setup interop-venv
-	@status=0; for each in capability_check allocators pools host_tier plan; do \
+	@status=0; for each in capability_check allocators pools host_tier plan transfer; do \
 		$(BIN)/python -m benchmarks.$$each --write || status=1; done; exit $$status
 
 # Writes docs/kernels.md and the data behind it, in minutes: every kernel, shape and target.

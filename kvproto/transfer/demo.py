@@ -28,7 +28,7 @@ from .demo_sides import (
     prefill,
 )
 
-__all__ = ["run"]
+__all__ = ["measure", "run"]
 
 _HEADER = ("pool", "moved", "blocks", "session", "share", "engine alone", "memcpy")
 
@@ -50,13 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
         rounds=arguments.rounds,
         timeout=arguments.timeout,
     )
-    with _processes(options) as sides:
-        found, failure = _heard(sides, options)
+    found, failure = measure(options)
     if found:
         _show(options, found)
     if failure is not None:
         print(f"kvproto: {failure}", file=sys.stderr)
     return 0 if failure is None else 1
+
+
+def measure(options: DemoOptions) -> tuple[list[DemoResult], str | None]:
+    """What both processes found, kind by kind, and one line of why there is not more."""
+    with _processes(options) as sides:
+        return _heard(sides, options)
 
 
 def _heard(sides: Sides, options: DemoOptions) -> tuple[list[DemoResult], str | None]:
@@ -146,8 +151,9 @@ def _show(options: DemoOptions, found: Sequence[DemoResult]) -> None:
 
 
 def _row(each: DemoResult) -> tuple[str, ...]:
-    took = each.session, each.engine, each.memcpy
+    best = each.best
+    took = best.session, best.engine, best.memcpy
     session, engine, memcpy = (f"{each.nbytes / s / 2**20:,.0f} MiB/s" for s in took)
-    share = f"{each.engine / each.session:.0%}"
+    share = f"{best.engine / best.session:.0%}"
     moved = f"{each.nbytes / 2**20:.1f} MiB"
     return each.kind, moved, f"{each.blocks:,}", session, share, engine, memcpy

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
@@ -27,9 +27,21 @@ from .reservation import Reservation, reserve
 from .sender import Sender
 from .transfer_error import OutOfPages, TransferError
 
-__all__ = ["DemoFailure", "DemoOptions", "DemoResult", "Digests", "Results", "decode", "prefill"]
+__all__ = [
+    "DemoFailure",
+    "DemoOptions",
+    "DemoResult",
+    "Digests",
+    "Results",
+    "Round",
+    "decode",
+    "prefill",
+]
 
 Digests: TypeAlias = "Connection[str, str]"
+Seconds: TypeAlias = tuple[float, float]
+"""By the clock on the wall, and of the thread's own time."""
+
 Results: TypeAlias = "Connection[DemoResult | DemoFailure, DemoResult | DemoFailure]"
 
 
@@ -47,15 +59,32 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """Seconds for the same bytes: by a session, by its engine alone, within a process.
+
+    `session_thread` and `engine_thread` are what the sender's thread had of the processor.
+    """
+
+    session: float
+    engine: float
+    memcpy: float
+    session_thread: float
+    engine_thread: float
+
+
+@dataclass(frozen=True, slots=True)
 class DemoResult:
-    """Of one kind: what moved, and the least seconds of all rounds for each way of moving it."""
+    """Of one kind: what moved, in how many blocks, and how long each round took."""
 
     kind: DemoPoolKind
     nbytes: int
     blocks: int
-    session: float
-    engine: float
-    memcpy: float
+    rounds: tuple[Round, ...]
+
+    @property
+    def best(self) -> Round:
+        """The least of each."""
+        return Round(*map(min, zip(*map(astuple, self.rounds), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +131,18 @@ def _prefill(
     sender = Sender(link)
     digests.send(digest_of_rows(held, taken))
     _, blocks = _send(options, sender, taken, "0")  # of which the receiver looks at every row
-    rounds: list[tuple[float, float, float]] = []
+    rounds: list[Round] = []
     for at in range(1, options.rounds + 1):
         _asked(sender, str(at))  # the receiver waits meanwhile
-        alone, copied = _engine_alone(link, blocks), _memcpy(blocks)
-        rounds.append((_send(options, sender, taken, str(at))[0], alone, copied))
+        copied = _memcpy(blocks)
+        alone = _engine_alone(link, blocks)
+        session = _send(options, sender, taken, str(at))[0]
+        rounds.append(Round(session[0], alone[0], copied, session[1], alone[1]))
     until(sender.poll, lambda: link.exchange.ended is not None)
     sender.close()
     registration.release()
     nbytes = int(blocks.local[:, 1].sum())
-    return DemoResult(kind, nbytes, len(blocks.local), *map(min, zip(*rounds, strict=True)))
+    return DemoResult(kind, nbytes, len(blocks.local), tuple(rounds))
 
 
 def _asked(sender: Sender, key: str) -> None:
@@ -120,23 +151,32 @@ def _asked(sender: Sender, key: str) -> None:
 
 def _send(
     options: DemoOptions, sender: Sender, taken: Reservation, key: str
-) -> tuple[float, Descriptors]:
+) -> tuple[Seconds, Descriptors]:
     """Seconds of a session's transfer, once it is asked for, and what it moved."""
     _asked(sender, key)
-    begin = time.perf_counter()
+    begin = _clocks()
     sending = sender.send(key, taken.pages, timeout=options.timeout)
     sender.wait(sending)
-    return time.perf_counter() - begin, descriptors(sender.link.plan, sending.pages)
+    return _since(begin), descriptors(sender.link.plan, sending.pages)
 
 
-def _engine_alone(link: Link, blocks: Descriptors) -> float:
+def _engine_alone(link: Link, blocks: Descriptors) -> Seconds:
     """The same bytes by one bare write, whose notification the receiver drops."""
-    begin = time.perf_counter()
+    begin = _clocks()
     write = link.engine.write(link.peer, *blocks, encode(Part(0, 0, "full", 0, 1, 0, 1)))
     until(lambda: None, lambda: write.state() != "moving")
-    seconds = time.perf_counter() - begin
+    seconds = _since(begin)
     write.release()
     return seconds
+
+
+def _clocks() -> Seconds:
+    return time.perf_counter(), time.thread_time()
+
+
+def _since(begin: Seconds) -> Seconds:
+    wall, thread = _clocks()
+    return wall - begin[0], thread - begin[1]
 
 
 def _memcpy(blocks: Descriptors) -> float:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .blocks import check_blocks, spans_table
+from .blocks import check_blocks, check_registered, spans_table
 from .cross_memory import write_across
 from .engine import Blocks, EngineError, Span, WriteState
 
@@ -74,9 +74,10 @@ class LocalEngine:
 
     def write(self, peer: str, local: Blocks, remote: Blocks, notification: bytes, /) -> _Written:
         there = self._known(peer)
-        check_blocks(f"local engine: write to {peer}", local, remote)
-        _check_registered(peer, "local", local, spans_table(self._spans))
-        _check_registered(peer, "remote", remote, there.spans)
+        asked = f"local engine: write to {peer}"
+        check_blocks(asked, local, remote)
+        check_registered(asked, "local", local, spans_table(self._spans))
+        check_registered(asked, "remote", remote, there.spans)
         if there.pid != os.getpid():
             written = write_across(there.pid, local, remote)
         else:
@@ -161,17 +162,3 @@ class _Written:
 def _address(name: str) -> bytes:
     """In the abstract name space, which leaves no files behind."""
     return b"\0kvproto." + name.encode()
-
-
-def _check_registered(peer: str, end: str, blocks: Blocks, spans: Blocks) -> None:
-    """Every block lies in spans that begin before it, one of which ends after it."""
-    order = spans[np.argsort(spans[:, 0])]
-    at = np.searchsorted(order[:, 0], blocks[:, 0], side="right") - 1
-    ends = np.append(np.maximum.accumulate(order.sum(axis=1)), -1)  # -1 before the first span
-    outside = np.flatnonzero(blocks.sum(axis=1) > ends[at])
-    if outside.size:
-        address, nbytes = blocks[outside[0]].tolist()
-        raise EngineError(
-            f"local engine: write to {peer}: {nbytes} {end} bytes at {address:#x} are not "
-            "registered"
-        )

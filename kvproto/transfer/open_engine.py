@@ -8,7 +8,7 @@ from .engine import TransferEngine
 
 __all__ = ["ENGINES", "EngineKind", "open_engine"]
 
-EngineKind: TypeAlias = Literal["nixl", "local"]
+EngineKind: TypeAlias = Literal["nixl", "mooncake", "local"]
 
 ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
 
@@ -27,3 +27,7 @@ def open_engine(kind: EngineKind) -> TransferEngine:
             from .local_engine import LocalEngine
 
             return LocalEngine()
+        case "mooncake":
+            from .mooncake_engine import MooncakeEngine
+
+            return MooncakeEngine()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
-
-import numpy as np
 
 from .descriptors import Descriptors, descriptors
 from .manifest import IndexSpace
 from .page_lists import PageArrays
-from .plan import TransferPlan
-from .steps import Steps
+from .plan import RegionPair, TransferPlan
+from .steps import Step, Steps
 
-__all__ = ["Cut", "blocks_of", "cut"]
+__all__ = ["Cut", "blocks_of", "cut", "of_steps"]
 
 
 class Cut(NamedTuple):
@@ -63,18 +62,38 @@ def _paged(
         yield Cut(space, first, last, page, end, (end - page) * per_page)
 
 
-def blocks_of(plan: TransferPlan, steps: Steps, pages: PageArrays, part: Cut) -> Descriptors:
-    """The addresses of a cut. `pages` are whole lists, in pages of the plan.
+def of_steps(plan: TransferPlan, steps: Steps, begin: int, end: int) -> TransferPlan:
+    """The plan with steps `begin .. end - 1` alone: what of a page goes in one part."""
+    if (begin, end) == (0, len(steps)):
+        return plan
+    chosen = set(steps.order[begin:end])
+    pairs = [each for pair in plan.pairs for each in _of_layers(pair, chosen)]
+    return replace(plan, pairs=tuple(pairs))
+
+
+def _of_layers(pair: RegionPair, chosen: set[Step]) -> Iterator[RegionPair]:
+    """The pair with these layers alone; where a page holds all layers, a pair for each."""
+    at = [i for i, layer_id in enumerate(pair.layer_ids) if Step(pair.pool, layer_id) in chosen]
+    if not at:
+        return
+    if pair.layer_pieces:
+        for i in at:
+            one = pair.layer_pieces[i]
+            yield replace(pair, layer_ids=(pair.layer_ids[i],), pieces=one, layer_pieces=())
+    else:
+        local, remote = (
+            replace(side, bases=tuple(side.bases[i] for i in at))
+            for side in (pair.local, pair.remote)
+        )
+        ids = tuple(pair.layer_ids[i] for i in at)
+        yield replace(pair, layer_ids=ids, local=local, remote=remote)
+
+
+def blocks_of(plan: TransferPlan, pages: PageArrays, part: Cut) -> Descriptors:
+    """The addresses of a cut, for the plan of its steps. `pages` are whole lists.
 
     :raises ValueError, IndexError: as `descriptors`.
     """
     local, remote = (each[part.page_begin : part.page_end] for each in pages[part.space])
     asked: PageArrays = {part.space: (local, remote)}
-    if (part.step_begin, part.step_end) == (0, len(steps)):
-        return descriptors(plan, asked)
-    made = [
-        descriptors(plan, asked, layer_id=step.layer_id, pool=step.pool)
-        for at, step in enumerate(steps.order[part.step_begin : part.step_end], part.step_begin)
-        if steps.nbytes[part.space][at]
-    ]
-    return Descriptors(*(np.concatenate(end) for end in zip(*made, strict=True)))
+    return descriptors(plan, asked)

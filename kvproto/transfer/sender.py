@@ -13,7 +13,8 @@ from .link import Link
 from .manifest import IndexSpace
 from .messages import Cancelled, Declined, Part, Settled, Wanted, encode
 from .page_lists import PageArrays, checked_pages
-from .parts import Cut, blocks_of, cut
+from .parts import Cut, blocks_of, cut, of_steps
+from .plan import TransferPlan
 from .plan_pages import in_pages_of_plan
 from .polling import until
 from .readiness import Readiness
@@ -35,7 +36,7 @@ class Sender:
         link: Link,
         *,
         most_bytes: int = 256 << 20,
-        part_bytes: int = 32 << 20,
+        part_bytes: int = 64 << 20,
         linger: float = 1.0,
     ) -> None:
         self.link = link
@@ -43,6 +44,7 @@ class Sender:
         self._live: dict[str, Sending] = {}
         self._wanted: dict[str, Wanted] = {}
         self._declined: dict[str, str] = {}
+        self._plans: dict[tuple[int, int], TransferPlan] = {}
         self._gone_since: float | None = None
 
     @property
@@ -220,11 +222,18 @@ class Sender:
         for begin, end in each.readiness.take():
             each.todo += cut(self.link.steps, begin, end, each.counts, self._part_bytes)
 
+    def _plan_of(self, part: Cut) -> TransferPlan:
+        """Kept: every transfer is cut at the same layers, or layer by layer."""
+        span = part.step_begin, part.step_end
+        if span not in self._plans:
+            self._plans[span] = of_steps(self.link.plan, self.link.steps, *span)
+        return self._plans[span]
+
     def _write(self, each: Sending, part: Cut) -> None:
         assert each.wanted is not None  # only what is wanted moves
         told = Part(self.link.their_session, each.wanted.transfer, *part[:-1])
         try:
-            blocks = blocks_of(self.link.plan, self.link.steps, each.pages, part)
+            blocks = blocks_of(self._plan_of(part), each.pages, part)
             write = self.link.engine.write(self.link.peer, *blocks, encode(told))
         except (EngineError, ValueError, IndexError) as error:
             each.cancel(str(error))
