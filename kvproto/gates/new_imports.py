@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from .files import file_is
 from .profile import Profile
 from .scopes import Bound, Imported, Scope
 from .source_text import Edit, SourceText
@@ -14,14 +15,19 @@ __all__ = ["import_edits", "module_of", "taken_names"]
 _WIDTH = 88
 
 
-def module_of(name: str, profile: Profile) -> str:
-    """Where a capability, or `declares`, is imported from."""
+def module_of(name: str, file: str, profile: Profile) -> str:
+    """Where a capability, or `declares`, is imported from in a file ("" for none in particular)."""
+    for place, known, module in profile.modules_of_files:
+        if name == known and file_is(file, place):
+            return module
     return profile.modules.get(name, "kvproto.protocols")
 
 
-def taken_names(scopes: Iterable[Scope], names: Iterable[str], profile: Profile) -> set[str]:
+def taken_names(
+    scopes: Iterable[Scope], names: Iterable[str], file: str, profile: Profile
+) -> set[str]:
     """Those names that already mean something else anywhere in the module."""
-    wanted = {name: f"{module_of(name, profile)}.{name}" for name in names}
+    wanted = {name: f"{module_of(name, file, profile)}.{name}" for name in names}
     return {
         name
         for scope in scopes
@@ -31,13 +37,13 @@ def taken_names(scopes: Iterable[Scope], names: Iterable[str], profile: Profile)
 
 
 def import_edits(
-    module: ast.Module, top: Scope, names: Iterable[str], source: SourceText, profile: Profile
+    module: ast.Module, top: Scope, modules: Mapping[str, str], source: SourceText
 ) -> list[Edit]:
-    """One insertion of the imports that are missing at the top of the module."""
-    missing = sorted(name for name in names if not _is_there(name, module, top))
+    """One insertion of the imports that are missing at the top; `modules` has each name's."""
+    missing = sorted(name for name in modules if not _is_there(name, module, top))
     by_module: dict[str, list[str]] = {}
     for name in missing:
-        by_module.setdefault(module_of(name, profile), []).append(name)
+        by_module.setdefault(modules[name], []).append(name)
     if not by_module:
         return []
     at = _end_of_imports(module, source)

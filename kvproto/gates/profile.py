@@ -83,3 +83,5 @@ class Profile:
     binds: tuple[Bind, ...]
     modules: dict[str, str]
     """Capability -> the module that has it; the others are in `kvproto.protocols`."""
+    modules_of_files: tuple[tuple[str, str, str], ...]
+    """Names (file, name, module) that are imported from another module in one file."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 
 from kvproto._bad_input import BadInput
@@ -16,7 +17,8 @@ from .toml_table import Table
 __all__ = ["built_in_profiles", "load_profile"]
 
 _POOLS = ("package", "covers", "operands", "pool_of_file", "not_a_pool")
-_KEYS = frozenset((*_POOLS, "classes", "exact", "attributes", "override", "hot", "bind", "modules"))
+_RULES = ("classes", "exact", "attributes", "override", "hot", "bind")
+_KEYS = frozenset((*_POOLS, *_RULES, "modules", "module_of_file"))
 
 
 @cache
@@ -68,6 +70,9 @@ def _profile(where: str, name: str, text: str) -> Profile:
         hot=tuple(_pair(table, "scope") for table in top.tables("hot")),
         binds=tuple(_bind(table, rules) for table in top.tables("bind")),
         modules=modules,
+        modules_of_files=tuple(
+            one for table in top.tables("module_of_file") for one in _modules_of_file(table)
+        ),
     )
     for override in profile.overrides:
         for unknown in sorted(set(override.classes or ()) - set(profile.classes)):
@@ -100,6 +105,19 @@ def _bind(table: Table, rules: RuleTable) -> Bind:
         capability=rules.capability(table, "capability", table.text("capability")),
         name=table.text("as"),
     )
+
+
+def _modules_of_file(table: Table) -> Iterator[tuple[str, str, str]]:
+    table.only({"file", "module", "names"})
+    module = table.text("module")
+    try:
+        there = vars(import_module(module))
+    except ImportError as error:
+        raise table.wrong("module", f"cannot be imported: {error}") from None
+    for name in table.texts("names"):
+        if name not in there:
+            raise table.wrong("names", f"there is no {name} in {module}")
+        yield table.text("file"), name, module
 
 
 def _pair(table: Table, key: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from .bound_views import Views, views_of
 from .found import Found
 from .gate import DUCK_KINDS, Gate
 from .module_gates import found_in, gate_of
-from .new_imports import import_edits, taken_names
+from .new_imports import import_edits, module_of, taken_names
 from .new_tests import NewTest, new_test
 from .old_imports import Exported, removal_edits
 from .profile import Bind, Profile
@@ -51,14 +51,15 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     scopes = scopes_of(module)
     changes, more = _without_taken_names(
-        changes, taken_names(scopes.values(), _names(changes), profile)
+        changes, taken_names(scopes.values(), _names(changes), file, profile)
     )
     left += more
     if not changes:
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     edits = [change.edit for change in changes]
     edits += [views.edit(bind, text) for bind in {change.bind for change in changes} if bind]
-    edits += import_edits(module, scopes[module], _names(changes), text, profile)
+    modules = {name: module_of(name, file, profile) for name in _names(changes)}
+    edits += import_edits(module, scopes[module], modules, text)
     gone = [node for change in changes for node in _replaced(change)]
     edits += removal_edits(module, scopes, gone, text, exported)
     after = text.edited(edits)

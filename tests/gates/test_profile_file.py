@@ -40,6 +40,14 @@ WRONG = [
     (TOML + "[classes.A]\nmember_of = 'MHARows'", "classes.A.member_of: no such key"),
     (TOML + "[[override]]\nclasses = ['A']\ncapability = 'MHARows'\nwhy = 'b'", "no class A in"),
     (TOML + "[[override]]\ncapability = 'MHARows'", "override[1].why: is missing"),
+    (
+        TOML + "[[module_of_file]]\nfile = 'a'\nmodule = 'kvproto.nowhere'\nnames = 'b'",
+        "module_of_file[0].module: cannot be imported: No module named 'kvproto.nowhere'",
+    ),
+    (
+        TOML + "[[module_of_file]]\nfile = 'a'\nmodule = 'kvproto.gates'\nnames = 'b'",
+        "module_of_file[0].names: there is no b in kvproto.gates",
+    ),
     (TOML + "[override]", "Cannot declare ('override',) twice"),
     (TOML.replace("[[not_a_pool]]", "[not_a_pool]"), "must be a list of tables: [[not_a_pool]]"),
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from kvproto.gates import Profile
 from kvproto.gates.rewrite import rewrite
 from kvproto.gates.rewritten import Rewritten
+from tests.gates.small_profile import TOML, profile_of
 
 IMPORT = "from engine.pools import Heads, Latent, Pair, Spec\n"
 
@@ -170,6 +172,30 @@ def test_what_another_module_may_import_stays(engine: Profile) -> None:
 def test_members_are_not_rewritten(engine: Profile) -> None:
     source = IMPORT + "hasattr(pool, 'full_kv_pool')\n"
     assert after(source, engine) == source
+
+
+NOMINAL = """
+[[module_of_file]]
+file = "engine/user.py"
+module = "kvproto.adapters.sglang.nominal"
+names = ["SWAComposite"]
+"""
+
+
+def test_one_file_may_import_a_capability_from_elsewhere(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, TOML + NOMINAL)
+    source = "from engine.pools import Heads, Pair\nisinstance(p, (Pair, Heads))\n"
+    expected = (
+        "from kvproto.adapters.sglang.nominal import SWAComposite\n"
+        "from kvproto.protocols import MHARows\n"
+        "isinstance(p, (SWAComposite, MHARows))\n"
+    )
+    assert after(source, profile) == expected
+    assert after(expected, profile) == expected
+    again = after(expected + "from engine.pools import Pair\nisinstance(q, Pair)\n", profile)
+    assert again == expected + "isinstance(q, SWAComposite)\n"
+    elsewhere = rewrite(source.encode(), "engine/other.py", profile, lambda _: False).after
+    assert b"nominal" not in elsewhere
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

@@ -1,6 +1,6 @@
 # Included by the Makefile of the repository.
 
-.PHONY: interop-venv interop-results engine-matrix gates-equivalence
+.PHONY: interop-venv interop-results engine-matrix gates-equivalence gates-types
 
 # The environment of tests/interop/: sglang and what it imports. KVPROTO_INTEROP=skip does without.
 interop-venv: setup
@@ -19,3 +19,7 @@ gates-equivalence: interop-venv
 # page size and type of cache; writes docs/engine.md, in many minutes. `make test` asks a sample.
 engine-matrix: interop-venv
 	@$(BIN)/python -m tests.interop.engine.matrix --write
+
+# What mypy says of sglang as it is and rewritten, into docs/gates-types.md: minutes.
+gates-types: interop-venv
+	@$(BIN)/python -m tests.interop.gates.type_checks --write
