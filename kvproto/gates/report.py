@@ -22,7 +22,8 @@ _MOST = 15
 def print_scan(found: Scan, profile: Profile, *, every: bool) -> None:
     """Print the gates (all of them with `every`), the counts, what could not be read, the total."""
     console = Console()
-    console.print(Text(f"kvproto gates {found.root}: profile {profile.name}, {profile.covers}"))
+    head = f"kvproto gates {found.root}: profile {profile.name}, {profile.covers}"
+    console.print(Text(head), soft_wrap=True)
     if every:
         _print_gates(found.gates, console)
     most = None if every else _MOST
@@ -34,8 +35,8 @@ def print_scan(found: Scan, profile: Profile, *, every: bool) -> None:
     files = [(name, "", count) for name, count in by_file(found.gates).most_common()]
     _print_counts("file", "", files, most, console)
     for file, why in sorted(found.unread.items()):
-        console.print(Text(f"not read: {file}: {why}", style="bold red"))
-    console.print(Text(_total(found), style="bold"))
+        console.print(Text(f"not read: {file}: {why}", style="bold red"), soft_wrap=True)
+    console.print(Text(_total(found), style="bold"), soft_wrap=True)
 
 
 def _print_gates(gates: Iterable[Gate], console: Console) -> None:

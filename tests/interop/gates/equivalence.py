@@ -49,7 +49,9 @@ def imported(module: str) -> str:
 
 
 def was(question: dict[str, Any], pool: object) -> bool:
-    """What isinstance, or a comparison of the type, said."""
+    """What isinstance, or a comparison of the type, or hasattr, said."""
+    if question["attribute"]:
+        return hasattr(pool, question["attribute"])
     theirs = [cls.__name__ for cls in type(pool).__mro__ if cls.__module__.startswith("sglang.")]
     looked_at = theirs[:1] if question["exact"] else theirs
     return bool(set(looked_at) & set(question["classes"]))

@@ -18,7 +18,7 @@ from typing import Any
 
 from kvproto.gates import Gate, Profile, load_profile, scan
 from tests.interop import make_venv, report
-from tests.interop.gates.questions import Question, questions_of
+from tests.interop.gates.questions import Question, members_of, questions_of
 
 __all__ = ["DATA", "PAGE", "as_csv", "asked_of", "rendered", "rows_of"]
 
@@ -97,8 +97,11 @@ def as_csv(rows: list[dict[str, str]]) -> str:
 
 def rendered(rows: list[dict[str, str]], profile: Profile) -> str:
     """The page."""
+    members = [row for row in rows if row["asked"].startswith("hasattr")]
+    rows = [row for row in rows if row not in members]
     head = _HEAD.format(release=profile.covers.rpartition(" ")[2], total=total(rows))
-    parts = [head, *_questions(rows), "", *_differences(rows), "", *_objects(rows, profile)]
+    parts = [head, *_questions(rows), "", *_differences(rows), "", *_members(members), ""]
+    parts += _objects(rows, profile)
     return "\n".join(parts) + "\n"
 
 
@@ -156,6 +159,30 @@ def _differences(rows: list[dict[str, str]]) -> Iterator[str]:
                 yield f"| {name} | `{row['asked']}` | {cell} | {DIFFERENT[name]} |"
 
 
+def _members(rows: list[dict[str, str]]) -> Iterator[str]:
+    same = [row for row in rows if not any("now" in cell for cell in _answers(row).values())]
+    gates, alike = (sum(int(row["gates"]) for row in some) for some in (rows, same))
+    yield "## Members"
+    yield ""
+    yield (
+        f"{gates} gates that try a member have an answer; they are not rewritten. A capability "
+        "promises more than one member, and a member may be there that means nothing: for "
+        f"{alike} of these gates every object answers to the capability, or to the traits, as it "
+        "does to `hasattr`. For the others a person has to see whether the objects named here get "
+        "to the gate, and whether their member is in use."
+    )
+    yield ""
+    yield "| gates | asked | answered by | has the member, and is another | is such, and lacks it |"
+    yield "| ---: | --- | --- | --- | --- |"
+    for row in rows:
+        more, less = (_names(row, cell) for cell in ("yes, now no", "no, now yes"))
+        yield f"| {row['gates']} | `{row['asked']}` | `{row['asks now']}` | {more} | {less} |"
+
+
+def _names(row: Mapping[str, str], cell: str) -> str:
+    return ", ".join(dict.fromkeys(_class_of(n) for n, c in _answers(row).items() if c == cell))
+
+
 def _objects(rows: list[dict[str, str]], profile: Profile) -> Iterator[str]:
     built = Counter(_class_of(name) for name in _answers(rows[0]))
     known = [name for name in sorted(profile.classes) if name in built]
@@ -195,7 +222,6 @@ def main() -> None:
             raise SystemExit(__doc__)
     rows = list(csv.DictReader(io.StringIO(DATA.read_text())))
     PAGE.write_text(rendered(rows, profile))
-    print(total(rows))
 
 
 def _measured(profile: Profile) -> list[dict[str, str]]:
@@ -203,7 +229,8 @@ def _measured(profile: Profile) -> list[dict[str, str]]:
     if python is None:
         raise SystemExit(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
     (tree,) = (Path(python).parents[1] / "lib").glob("python3.*/site-packages/sglang/srt")
-    asked = questions_of(scan(tree, profile).gates, profile)
+    gates = scan(tree, profile).gates
+    asked = questions_of(gates, profile) | members_of(gates, profile)
     return rows_of(asked_of(python, asked, []), asked)
 
 

@@ -1,4 +1,4 @@
-"""Every class gate that is rewritten, once: what it asked of a pool, and what it asks now."""
+"""Every gate that is answered, once: what it asked of a pool, and what the answer asks."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from kvproto.gates import Gate, Profile
+from kvproto.gates.answers import AllOf, Member
 from kvproto.gates.new_imports import module_of
 from kvproto.gates.new_tests import new_test
 
-__all__ = ["Question", "questions_of"]
+__all__ = ["Question", "members_of", "questions_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`exact`: only the very classes would do. `test` is Python on a name `pool`."""
+    """`exact`: only the very classes would do. `test` is Python on a name `pool`.
+
+    `attribute` where a member is tried, and there are no classes.
+    """
 
     classes: tuple[str, ...]
     exact: bool
     test: str
     imports: tuple[tuple[str, str], ...]
     """Name -> module."""
+    attribute: str = ""
 
     @property
     def was(self) -> str:
         """What was asked, as Python on a name `pool`."""
+        if self.attribute:
+            return f'hasattr(pool, "{self.attribute}")'
         names = ", ".join(self.classes)
         classes = names if len(self.classes) == 1 else f"({names})"
         if self.exact:
@@ -38,12 +45,25 @@ class Question:
 
 
 def questions_of(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[Gate]]:
-    """Without duplicates, sorted, with the gates that ask each."""
+    """Those of class gates, which are rewritten; sorted, with the gates that ask each."""
+    return _asked((gate for gate in gates if gate.classes), profile)
+
+
+def members_of(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[Gate]]:
+    """Those of gates on members, whatever these do with a member that is there."""
+    return _asked((gate for gate in gates if not gate.classes), profile)
+
+
+def _asked(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[Gate]]:
     found: dict[Question, list[Gate]] = defaultdict(list)
     for gate in gates:
-        test = new_test(gate.answer, "pool") if gate.classes else None
+        answer = gate.answer
+        if isinstance(answer, Member):
+            answer = AllOf((answer.capability,))
+        test = new_test(answer, "pool")
         if test is not None:
-            imports = tuple(sorted((name, module_of(name, profile)) for name in test.names))
+            imports = tuple(sorted((name, module_of(name, "", profile)) for name in test.names))
             text = test.text(indent="", room=10_000, newline="\n")
-            found[Question(gate.classes, gate.kind == "type-is", text, imports)].append(gate)
-    return dict(sorted(found.items(), key=lambda q: (q[0].test, q[0].classes, q[0].exact)))
+            exact, attribute = gate.kind == "type-is", gate.attribute or ""
+            found[Question(gate.classes, exact, text, imports, attribute)].append(gate)
+    return dict(sorted(found.items(), key=lambda q: (q[0].test, q[0].was)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def test_every_hot_place_has_a_gate(scanned: Scan, sglang: Profile) -> None:
     hot = {(f"srt/{gate.file}", gate.scope) for gate in scanned.gates if gate.hot}
     assert hot == set(sglang.hot)
     assert len(hot) > 20
+
+
+def test_the_page_says_of_every_hot_class_gate_why_it_is_not_bound(
+    scanned: Scan, sglang: Profile, sglang_srt: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gates.md").read_text()
+    table = page.partition("### On hot paths")[2].partition("##")[0]
+    listed = re.findall(r"`([\w.]+)`", "".join(re.findall(r"^\| ([^|]*`[^|]*) \|", table, re.M)))
+    assert Counter(listed) == Counter({g.scope for g in scanned.gates if g.hot and g.classes})
+    assert sglang.binds == ()
+    # Whoever swaps a pool of a live object, as the table says.
+    for file in re.findall(r"`((?:speculative|managers)/\w+\.py)`", table):
+        source = (sglang_srt / file).read_text()
+        assert re.search(r"(?<!self)\.(?:token_to_kv|req_to_token)_pool = ", source), file
 
 
 def test_the_page_has_these_counts(scanned: Scan) -> None:

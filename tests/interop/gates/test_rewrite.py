@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -42,11 +43,13 @@ def test_no_module_lacks_a_name_that_another_imports_from_it(
     wanted = {name for names in gone.values() for name in names}
     modules = {dotted.rpartition(".")[2] for dotted, names in gone.items() if names}
     assert len(wanted) > 20
+    # Few files import from these modules: no other is parsed.
+    some = re.compile(rf"from [\w.]*\b(?:{'|'.join(modules)})\s+import".encode())
     lacking: list[tuple[str, str]] = []
     for path in python_files(sglang_srt):
         file = path.relative_to(sglang_srt).as_posix()
         source = after.get(file) or path.read_bytes()
-        if not all(any(n.encode() in source for n in names) for names in (wanted, modules)):
+        if not some.search(source):
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom):
