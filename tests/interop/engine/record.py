@@ -22,14 +22,12 @@ from tests.interop.engine.scenarios import scenarios_of
 from tests.interop.engine.session import Session
 from tests.interop.engine.trees import Run, RunFailed
 
-__all__ = ["PLAYED", "RESULT", "ROUNDS", "RUNS", "faults", "recorded"]
+__all__ = ["PLAYED", "RESULT", "RUNS", "faults", "recorded"]
 
 RESULT = Path(__file__).resolve().parent / "scenarios.json"
 RUNS: tuple[Run, ...] = get_args(Run)
-PLAYED = ("heads", "window", "latent")
-"""The models, of `models.py`."""
-ROUNDS = 9
-"""Times that each run's throughput is measured, the runs in turn."""
+PLAYED = {"heads": 9, "window": 9, "latent": 9}
+"""The models, and how often each run's throughput is measured, the runs in turn."""
 
 
 def recorded(python: str, models: list[str]) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def _model(model: str, sessions: list[Session]) -> dict[str, Any]:
     started = {s.run: told for s, told in zip(sessions, _all(sessions, "start"), strict=True)}
     played = {s.run: told for s, told in zip(sessions, _all(sessions, "scenarios"), strict=True)}
     rounds: list[dict[Run, Any]] = [
-        {s.run: s.ask("measure") for s in sessions} for _ in range(ROUNDS)
+        {s.run: s.ask("measure") for s in sessions} for _ in range(PLAYED[model])
     ]
     _all(sessions, "stop")
     if others := {run for r in rounds for run in RUNS if r[run]["tokens"] != _timed(played[run])}:

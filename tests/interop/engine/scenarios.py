@@ -147,6 +147,7 @@ REPLAYED = ("prefix", "chunks", "window")
 def _proof(events: list[dict[str, Any]], empty: dict[str, int]) -> dict[str, Any]:
     """What the scheduler did, counted; `empty` are its numbers before the first request."""
     of = {name: [e for e in events if e["event"] == name] for name in _EVENTS}
+    flushes = [e for e in of["flushed"] if e["done"]]
     extends = [b for b in of["batch"] if b["mode"] == "extend"]
     return {
         "extend batches": len(extends),
@@ -160,9 +161,11 @@ def _proof(events: list[dict[str, Any]], empty: dict[str, int]) -> dict[str, Any
         "given up": sum(e["given_up"] for e in of["retracted"]),
         "accounts checked": len(of["checked"]),
         "accounts wrong": sum(e["leak"] for e in of["checked"]),
-        "flushes": sum(e["done"] for e in of["flushed"]),
-        "cached before a flush": max(e["before"]["full_evictable_size"] for e in of["flushed"]),
-        "slots lost": sum(_lost(e, space, empty) for e in of["flushed"] for space in _SPACES),
+        "flushes": len(flushes),
+        "cached before a flush": max(
+            (e["before"]["full_evictable_size"] for e in flushes), default=0
+        ),
+        "slots lost": sum(_lost(e, space, empty) for e in flushes for space in _SPACES),
     }
 
 

@@ -76,8 +76,16 @@ class Served:
         ]
 
     def flush(self) -> bool:
-        """Empty the radix cache and every pool."""
-        return bool(self.engine.flush_cache().success)
+        """Empty the radix cache and every pool, once the scheduler sees that nothing runs.
+
+        It refuses for a moment after the last token was sent.
+        """
+        until = time.monotonic() + 30
+        while not self.engine.flush_cache().success:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        return True
 
     def events(self) -> list[dict[str, Any]]:
         """What the scheduler did, oldest first."""
