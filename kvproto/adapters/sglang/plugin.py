@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 __all__ = ["activate", "add_composites"]
 
-DeviceName: TypeAlias = Literal["cpu"]
 _PLATFORMS: dict[str, str] = {"cpu": "CpuPlatform"}
 _BUILDS = "sglang.srt.mem_cache.kv_cache_configurator.KVCacheConfigurator._build_token_to_kv_pool"
 

@@ -34,6 +34,10 @@ def test_a_window_pair_keeps_leaves_and_layers() -> None:
     assert isinstance(ours, Composite)
     assert (ours.full_kv_pool, ours.swa_kv_pool) == (full, window)
     assert ours.layers_mapping == places
+    # sglang reads these of every pair, before it asks whether there is anything behind them.
+    unused: Any = ours
+    assert unused.post_capture_active is False
+    assert (unused.swa_req_ring_size, unused.request_window) == (None, None)
     assert "sglang" not in str(type(ours).__mro__)
 
 
