@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from kvproto.transfer.demo import measure
-from kvproto.transfer.demo_sides import DemoOptions, DemoResult
+from kvproto.transfer.demo.command import measure
+from kvproto.transfer.demo.sides import DemoOptions, DemoResult
 
 from .report import machine_facts, markdown_table, print_table, verdict, write_section
 

@@ -300,7 +300,7 @@ def _gates(arguments: argparse.Namespace) -> int:
 
 
 def _transfer_demo(arguments: argparse.Namespace) -> int:
-    from .transfer.demo import run
+    from .transfer.demo.command import run
 
     return run(arguments)
 

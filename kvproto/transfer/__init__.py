@@ -5,9 +5,7 @@ And pages to host memory (`HostPool`).
 Needs numpy, and msgspec for messages: `pip install kvproto[transfer]`.
 """
 
-from .describe import Heads, describe
-from .descriptors import Descriptors, descriptors
-from .engine import (
+from .engines.engine import (
     Blocks,
     EngineError,
     EngineUnavailable,
@@ -17,8 +15,10 @@ from .engine import (
     Write,
     WriteState,
 )
+from .engines.open_engine import ENGINES, EngineKind, open_engine
 from .host import DevicePool, HostCapacity, HostPool, HostTier, LoadFailed, TierPages
-from .manifest import (
+from .manifests.describe import Heads, describe
+from .manifests.manifest import (
     MANIFEST_VERSION,
     Conversion,
     IndexSpace,
@@ -28,14 +28,14 @@ from .manifest import (
     PoolName,
     PoolPart,
 )
-from .message import decode_manifest, encode_manifest
-from .negotiate import negotiate
-from .open_engine import ENGINES, EngineKind, open_engine
-from .page_lists import PageLists
-from .plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
-from .refusal import ManifestError, NegotiationError, Refusal
-from .split import Shard, Split
-from .staging import convert_staged, staging_bytes
+from .manifests.message import decode_manifest, encode_manifest
+from .manifests.refusal import ManifestError, NegotiationError, Refusal
+from .manifests.split import Shard, Split
+from .planning.descriptors import Descriptors, descriptors
+from .planning.negotiate import negotiate
+from .planning.page_lists import PageLists
+from .planning.plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
+from .planning.staging import convert_staged, staging_bytes
 
 __all__ = [
     "ENGINES",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvproto.transfer import local_engine
+from kvproto.transfer.engines import local_engine
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from kvproto.transfer.open_engine import EngineKind, open_engine
+from kvproto.transfer.engines.open_engine import EngineKind, open_engine
 
 NBYTES = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvproto.transfer import Blocks, Registration, Span, TransferEngine, Write, WriteState
-from kvproto.transfer.local_engine import LocalEngine
+from kvproto.transfer.engines.local_engine import LocalEngine
 
 __all__ = ["HeldEngine"]
 

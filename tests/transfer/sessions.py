@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kvproto.transfer import IndexSpace, PoolManifest, TransferEngine, describe
-from kvproto.transfer.demo_pools import DemoPool, DemoPoolKind, build_demo_pool
-from kvproto.transfer.local_engine import LocalEngine
+from kvproto.transfer.demo.pools import DemoPool, DemoPoolKind, build_demo_pool
+from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import (
     Link,
     PageNumbers,

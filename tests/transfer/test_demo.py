@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kvproto.cli import main
-from kvproto.transfer import demo_sides
-from kvproto.transfer.demo_pools import DEMO_POOLS
+from kvproto.transfer.demo import sides
+from kvproto.transfer.demo.pools import DEMO_POOLS
 
 COMMAND = Path(sys.executable).parent / "kvproto"
 SMALL = ("--pages", "3", "--page-size", "16", "--rounds", "1")
@@ -37,7 +37,7 @@ def test_rows_that_differ_fail_the_command(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The processes are forked from this one: each finds a digest of its own."""
-    monkeypatch.setattr(demo_sides, "digest_of_rows", lambda *_: str(os.getpid()))
+    monkeypatch.setattr(sides, "digest_of_rows", lambda *_: str(os.getpid()))
     assert main(["transfer-demo", "--engine", "local", "--pool", "mha", *SMALL]) == 1
     assert "transfer mha with prefill, moving: rows differ" in capfd.readouterr().err
 

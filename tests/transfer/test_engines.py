@@ -12,9 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvproto.transfer import engine as protocol
-from kvproto.transfer.engine import Blocks, EngineError, EngineUnavailable, TransferEngine, Write
-from kvproto.transfer.open_engine import ENGINES, EngineKind, open_engine
+from kvproto.transfer.engines import engine as protocol
+from kvproto.transfer.engines.engine import (
+    Blocks,
+    EngineError,
+    EngineUnavailable,
+    TransferEngine,
+    Write,
+)
+from kvproto.transfer.engines.open_engine import ENGINES, EngineKind, open_engine
 from tests.transfer.engine_peer import NBYTES
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from kvproto.transfer import IndexSpace
-from kvproto.transfer.local_engine import LocalEngine
-from kvproto.transfer.messages import Part, Wanted, encode
-from kvproto.transfer.receiving import Receiving
-from kvproto.transfer.sending import Sending
+from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import OutOfPages, Reservation, TransferError
+from kvproto.transfer.session.messages import Part, Wanted, encode
+from kvproto.transfer.session.receiving import Receiving
+from kvproto.transfer.session.sending import Sending
 from tests.transfer.held_engine import HeldEngine
 from tests.transfer.sessions import LINGER, Session, arrived, bytes_of, session, spin
 

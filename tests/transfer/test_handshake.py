@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from kvproto.transfer import MANIFEST_VERSION, describe, encode_manifest
-from kvproto.transfer.local_engine import LocalEngine
-from kvproto.transfer.messages import Hello, Wanted, encode
+from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import Receiver, TransferError, open_link
+from kvproto.transfer.session.messages import Hello, Wanted, encode
 from tests.transfer.pools import BUILDERS
 from tests.transfer.sessions import Side, linked
 from tests.transfer.test_refusals import REFUSED

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from kvproto.transfer import TransferEngine
-from kvproto.transfer.local_engine import LocalEngine
-from kvproto.transfer.nixl_engine import NixlEngine
+from kvproto.transfer.engines.local_engine import LocalEngine
+from kvproto.transfer.engines.nixl_engine import NixlEngine
 from kvproto.transfer.session import Receiver, Sender, TransferError, open_link
 from tests.transfer.held_engine import HeldEngine
 from tests.transfer.pools import snapshot

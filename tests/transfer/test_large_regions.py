@@ -15,9 +15,9 @@ import torch
 from kvproto.protocols import BufferRegion
 from kvproto.reference import MLALeaf, PageAllocator
 from kvproto.transfer import TransferEngine, describe
-from kvproto.transfer.demo_pools import DemoPool
-from kvproto.transfer.local_engine import LocalEngine
-from kvproto.transfer.nixl_engine import NixlEngine
+from kvproto.transfer.demo.pools import DemoPool
+from kvproto.transfer.engines.local_engine import LocalEngine
+from kvproto.transfer.engines.nixl_engine import NixlEngine
 from kvproto.transfer.session import PageNumbers, Receiver, Reservation, Sender, register_pools
 from tests.transfer.sessions import LINGER, Side, linked
 

@@ -25,7 +25,7 @@ from kvproto.transfer import (
     describe,
     encode_manifest,
 )
-from kvproto.transfer.sealed import HEADER_BYTES, seal, unseal
+from kvproto.transfer.manifests.sealed import HEADER_BYTES, seal, unseal
 from tests.transfer.pools import BUILDERS
 
 ELEMENTS: list[ElementType] = sorted(ELEMENT_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvproto.transfer.demo_pools import DEMO_POOLS, DemoPoolKind
+from kvproto.transfer.demo.pools import DEMO_POOLS, DemoPoolKind
 from tests.transfer.sessions import arrived, bytes_of, session, spin
 
 

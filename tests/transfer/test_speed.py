@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import transfer
-from kvproto.transfer.demo_sides import DemoResult, Round
+from kvproto.transfer.demo.sides import DemoResult, Round
 
 PAGE = Path(__file__).parents[2] / "docs" / "transfer-sessions.md"
 

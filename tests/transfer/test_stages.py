@@ -10,8 +10,8 @@ import torch
 
 from kvproto.reference import MHALeaf
 from kvproto.transfer import describe
-from kvproto.transfer.demo_pools import DemoPool
-from kvproto.transfer.local_engine import LocalEngine
+from kvproto.transfer.demo.pools import DemoPool
+from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import Receiver, Sender, TransferError, register_pools
 from tests.transfer.pools import fill, snapshot
 from tests.transfer.sessions import LINGER, Side, linked

@@ -19,7 +19,7 @@ from kvproto.transfer import (
     encode_manifest,
     negotiate,
 )
-from kvproto.transfer.coverage import check_coverage
+from kvproto.transfer.session.coverage import check_coverage
 from tests.transfer.pools import copy, fill
 
 GROUPS = (16, 8, 8)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kvproto.protocols import DeclaresRegions, KVPool, Transferable, registered_spans
 from kvproto.transfer import PageLists, describe, descriptors, negotiate, open_engine
-from kvproto.transfer.engine import TransferEngine
+from kvproto.transfer.engines.engine import TransferEngine
 
 from ..composite_bench import CompositeBench
 from ..kv_bench import KVBench

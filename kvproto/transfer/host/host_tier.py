@@ -10,8 +10,8 @@ import torch
 
 from kvproto.protocols import BufferRegion, HostLayout, Transferable
 
-from ..manifest import IndexSpace
-from ..regions import regions_of
+from ..manifests.manifest import IndexSpace
+from ..manifests.regions import regions_of
 from .capacity import HostCapacity
 from .host_pool import DevicePool, HostPool
 from .items import whole_items

@@ -1,0 +1,1 @@
+"""`kvproto transfer-demo`: pages between two processes of this machine."""

@@ -1,0 +1,1 @@
+"""Transfer engines behind one small protocol."""

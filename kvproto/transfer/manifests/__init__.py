@@ -1,0 +1,1 @@
+"""What a pool holds, as a value that its peers read."""

@@ -1,0 +1,1 @@
+"""From two manifests to the bytes that travel."""

@@ -1,0 +1,162 @@
+"""What two peers say to each other beside the bytes: msgpack, of a version, a struct for each.
+
+A version that a peer does not know is refused before anything else of the message is read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ..manifests.manifest import IndexSpace
+
+__all__ = [
+    "SESSION_VERSION",
+    "Accepted",
+    "Cancelled",
+    "Declined",
+    "Hello",
+    "Message",
+    "MessageError",
+    "Part",
+    "Refused",
+    "Role",
+    "Settled",
+    "Wanted",
+    "decode",
+    "decode_part",
+    "encode",
+]
+
+SESSION_VERSION = 1
+"""Raised whenever a message means something else."""
+
+Role: TypeAlias = Literal["sender", "receiver"]
+
+
+class MessageError(ValueError):
+    """Bytes that are no message of this version."""
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    pass
+
+
+class Hello(_Message, frozen=True, tag=True):
+    """The first of each side: who it is, what its engine needs, what its pools hold.
+
+    `session` is a number of this side's own that no other session of its engine has.
+    """
+
+    version: int
+    role: Role
+    session: int
+    engine: str
+    metadata: bytes
+    manifest: bytes
+
+
+class Refused(_Message, frozen=True, tag=True):
+    """Instead of `Accepted`: why pages may not travel. The session is over."""
+
+    reasons: tuple[str, ...]
+
+
+class Accepted(_Message, frozen=True, tag=True):
+    """The second of each side: the other's `Hello` makes a plan."""
+
+
+class Wanted(_Message, frozen=True, tag=True):
+    """Receiver to sender: write the pages of `key` to these pages, counted as in the plan.
+
+    `transfer` is the receiver's number for it, never used twice in a session.
+    """
+
+    transfer: int
+    key: str
+    pages: dict[IndexSpace, tuple[Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)], ...]]
+
+
+class Cancelled(_Message, frozen=True, tag=True):
+    """Receiver to sender: write no more of a transfer, and answer `Settled`."""
+
+    transfer: int
+    reason: str
+
+
+class Settled(_Message, frozen=True, tag=True):
+    """Sender to receiver: nothing of a transfer is, or will be, on its way; why it is not whole.
+
+    Without a reason it is whole: a transfer of no bytes, of which nothing else would tell.
+    """
+
+    transfer: int
+    reason: str
+
+
+class Declined(_Message, frozen=True, tag=True):
+    """Receiver to sender: the pages of `key` will not be wanted, and why."""
+
+    key: str
+    reason: str
+
+
+Message: TypeAlias = Hello | Refused | Accepted | Wanted | Cancelled | Settled | Declined
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """A notification: pages `page_begin .. page_end - 1` of a transfer's list have these steps.
+
+    Steps count the layers that travel, as `steps_of` has them; `session` is the receiver's.
+    """
+
+    session: int
+    transfer: int
+    space: IndexSpace
+    step_begin: int
+    step_end: int
+    page_begin: int
+    page_end: int
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_MESSAGES: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_PARTS = msgspec.msgpack.Decoder(Part)
+
+
+class _Versioned(msgspec.Struct):
+    version: int = SESSION_VERSION
+
+
+_VERSIONS = msgspec.msgpack.Decoder(_Versioned)
+
+
+def encode(message: Message | Part) -> bytes:
+    """The bytes of a message, or of a notification."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """The message.
+
+    :raises MessageError: for another version, or what is no message.
+    """
+    try:
+        version = _VERSIONS.decode(data).version
+        if version != SESSION_VERSION:
+            raise MessageError(f"session version {version} there, {SESSION_VERSION} here")
+        return _MESSAGES.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MessageError(f"what came is no message of this version: {error}") from error
+
+
+def decode_part(data: bytes) -> Part:
+    """The notification.
+
+    :raises MessageError: for what is none.
+    """
+    try:
+        return _PARTS.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MessageError(f"what came is no notification: {error}") from error

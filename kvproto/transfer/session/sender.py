@@ -1,0 +1,264 @@
+"""Pages to a peer, part by part: the side that has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..engines.engine import EngineError, Write
+from ..manifests.manifest import IndexSpace
+from ..planning.page_lists import PageArrays, checked_pages
+from ..planning.plan import TransferPlan
+from .link import Link
+from .messages import Cancelled, Declined, Part, Settled, Wanted, encode
+from .parts import Cut, blocks_of, cut, of_steps
+from .plan_pages import in_pages_of_plan
+from .polling import until
+from .readiness import Readiness
+from .sending import Sending
+
+__all__ = ["Sender"]
+
+
+class Sender:
+    """Sends pages over a link, in its caller's thread: nothing happens but in its calls.
+
+    `poll` is to be called while a transfer is under way: a scheduler does so once a step. At most
+    `most_bytes` are on their way at once, in writes of `part_bytes` at most, or of one page of one
+    layer. Where the peer goes, writes are given up after `linger` seconds.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        most_bytes: int = 256 << 20,
+        part_bytes: int = 64 << 20,
+        linger: float = 1.0,
+    ) -> None:
+        self.link = link
+        self._most_bytes, self._part_bytes, self._linger = most_bytes, part_bytes, linger
+        self._live: dict[str, Sending] = {}
+        self._wanted: dict[str, Wanted] = {}
+        self._declined: dict[str, str] = {}
+        self._plans: dict[tuple[int, int], TransferPlan] = {}
+        self._gone_since: float | None = None
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """Bytes of writes that the engine has not finished."""
+        return sum(each.bytes_in_flight for each in self._live.values())
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Keys whose pages the peer wants, and that were not sent."""
+        return frozenset(self._wanted)
+
+    def send(
+        self,
+        key: str,
+        pages: Mapping[IndexSpace, ArrayLike],
+        *,
+        layer_by_layer: bool = False,
+        timeout: float = 60.0,
+    ) -> Sending:
+        """Send these pages to where the peer wants those of `key`, once it has said so.
+
+        `pages` has, by space, page numbers of this side's pool, in the order of the peer's.
+        With `layer_by_layer` a layer goes after `Sending.ready` named it, else all may go at once.
+
+        :raises ValueError: for a key that is under way, or what is no list of pages.
+        """
+        if key in self._live:
+            raise ValueError(f"transfer {key} is under way already")
+        steps = self.link.steps
+        readiness = Readiness(steps, everything=not layer_by_layer)
+        made = Sending(key, self.link.owner, time.monotonic() + timeout, readiness)
+        plan = self.link.plan
+        for space, each in pages.items():
+            own = in_pages_of_plan(plan, space, each)
+            made.pages[space] = own, own
+        self._live[key] = made
+        if key in self._declined:
+            made.cancel(self._declined.pop(key))
+        elif key in self._wanted:
+            self._match(made, self._wanted.pop(key))
+        return made
+
+    def poll(self) -> None:
+        """Hear the peer, look after writes, and post more of them; waits for none."""
+        for message in self.link.exchange.receive():
+            match message:
+                case Wanted():
+                    self._want(message)
+                case Cancelled():
+                    self._cancelled(message)
+                case Declined():
+                    self._decline(message)
+                case _:
+                    self.link.exchange.ended = f"a {type(message).__name__} came, out of place"
+        now = time.monotonic()
+        if self.link.exchange.ended is not None and self._gone_since is None:
+            self._gone_since = now
+        for each in list(self._live.values()):
+            self._advance(each, now)
+        self._post()
+
+    def wait(self, sending: Sending) -> None:
+        """Poll until it is done.
+
+        :raises TransferError: where it failed; it may not be settled yet.
+        """
+        until(self.poll, lambda: sending.error is not None or sending.is_settled)
+        if sending.error is not None:
+            raise sending.error
+
+    def close(self) -> None:
+        """Cancel what is under way, wait up to `linger` for what moves, and end the link."""
+        for each in list(self._live.values()):
+            each.cancel("closed by the sender")
+        end = time.monotonic() + self._linger
+        until(self.poll, lambda: not self._live or time.monotonic() > end)
+        for each in self._live.values():
+            _give_up(each)
+        self.link.close()
+
+    def _want(self, wanted: Wanted) -> None:
+        each = self._live.get(wanted.key)
+        if each is not None and each.wanted is None:
+            self._match(each, wanted)
+        else:
+            self._wanted[wanted.key] = wanted
+
+    def _match(self, sending: Sending, wanted: Wanted) -> None:
+        sending.wanted = wanted
+        try:
+            sending.pages = checked_pages(
+                self.link.plan, _paired(sending.pages, wanted), with_reserved=False
+            )
+        except (ValueError, IndexError) as error:
+            sending.cancel(str(error))
+        if sending.state == "waiting":
+            sending.state = "moving"
+
+    def _cancelled(self, message: Cancelled) -> None:
+        for each in self._live.values():
+            if each.wanted is not None and each.wanted.transfer == message.transfer:
+                each.cancel(f"cancelled by the receiver: {message.reason}")
+                return
+        self._wanted = {k: w for k, w in self._wanted.items() if w.transfer != message.transfer}
+        self.link.exchange.send(Settled(message.transfer, message.reason))
+
+    def _decline(self, message: Declined) -> None:
+        reason = f"declined by the receiver: {message.reason}"
+        if message.key in self._live:
+            self._live[message.key].cancel(reason)
+        else:
+            self._declined[message.key] = reason
+
+    def _advance(self, each: Sending, now: float) -> None:
+        self._look_at_writes(each)
+        if self._gone_since is not None:
+            self._without_peer(each, now - self._gone_since)
+        if now > each.deadline:
+            each.cancel("not done in time")
+        if each.state == "draining" and not each.writes:
+            each.state = "failed"
+            self._settle(each, str(each.error and each.error.reason))
+        elif each.state == "moving" and self._is_whole(each):
+            each.state = "done"
+            if not any(each.counts.values()):
+                self._settle(each, "")
+        if each.is_settled:
+            del self._live[each.key]
+
+    def _without_peer(self, each: Sending, gone: float) -> None:
+        """A peer that has got everything may end before the engine says so here."""
+        is_posted = each.readiness.is_exhausted and not each.todo
+        if not is_posted or gone > self._linger:
+            each.cancel(self.link.exchange.ended or "")
+        if gone > self._linger:
+            _give_up(each)
+
+    def _settle(self, each: Sending, reason: str) -> None:
+        if each.wanted is not None:
+            self.link.exchange.send(Settled(each.wanted.transfer, reason))
+        elif reason:
+            self.link.exchange.send(Declined(each.key, reason))
+
+    def _look_at_writes(self, each: Sending) -> None:
+        moving: list[tuple[Write, int]] = []
+        for write, nbytes in each.writes:
+            state = write.state()
+            if state == "moving":
+                moving.append((write, nbytes))
+                continue
+            write.release()
+            if state == "failed":
+                each.cancel(f"{self.link.engine.kind} lost a write")
+        each.writes = moving
+
+    def _is_whole(self, each: Sending) -> bool:
+        return each.readiness.is_exhausted and not each.todo and not each.writes
+
+    def _post(self) -> None:
+        """First come, first served, until `most_bytes` are on their way or were posted now."""
+        room = self._most_bytes - self.bytes_in_flight
+        is_first = room == self._most_bytes
+        for each in self._live.values():
+            if each.state != "moving":
+                continue
+            self._cut(each)
+            while each.todo and (is_first or each.todo[0].nbytes <= room):
+                room, is_first = room - each.todo[0].nbytes, False
+                self._write(each, each.todo.popleft())
+            if each.todo:
+                return
+
+    def _cut(self, each: Sending) -> None:
+        for begin, end in each.readiness.take():
+            each.todo += cut(self.link.steps, begin, end, each.counts, self._part_bytes)
+
+    def _plan_of(self, part: Cut) -> TransferPlan:
+        """Kept: every transfer is cut at the same layers, or layer by layer."""
+        span = part.step_begin, part.step_end
+        if span not in self._plans:
+            self._plans[span] = of_steps(self.link.plan, self.link.steps, *span)
+        return self._plans[span]
+
+    def _write(self, each: Sending, part: Cut) -> None:
+        assert each.wanted is not None  # only what is wanted moves
+        told = Part(self.link.their_session, each.wanted.transfer, *part[:-1])
+        try:
+            blocks = blocks_of(self._plan_of(part), each.pages, part)
+            write = self.link.engine.write(self.link.peer, *blocks, encode(told))
+        except (EngineError, ValueError, IndexError) as error:
+            each.cancel(str(error))
+        else:
+            each.writes.append((write, part.nbytes))
+
+
+def _paired(pages: PageArrays, wanted: Wanted) -> PageArrays:
+    """Own pages with the peer's, space by space.
+
+    :raises ValueError: for other spaces, or another number of pages, than are wanted.
+    """
+    if set(pages) != set(wanted.pages):
+        here, there = (", ".join(sorted(each)) or "none" for each in (pages, wanted.pages))
+        raise ValueError(f"pages of spaces {here} are sent, of {there} wanted")
+    paired: PageArrays = {}
+    for space, (own, _) in pages.items():
+        theirs = np.array(wanted.pages[space], np.int64)
+        if len(own) != len(theirs):
+            raise ValueError(f"{space}: {len(own)} pages are sent, {len(theirs)} wanted")
+        paired[space] = own, theirs
+    return paired
+
+
+def _give_up(each: Sending) -> None:
+    for write, _ in each.writes:
+        write.release()
+    each.writes.clear()
