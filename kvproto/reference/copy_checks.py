@@ -30,6 +30,18 @@ class ChecksCopies(Capability, Protocol):
 def check_if_it_can(
     pool: object, copy: object, indices: Tensor, *, req_pool_index: int | None = None
 ) -> None:
-    """As `ChecksCopies.check_cpu_copy`, where the pool has it."""
-    if supports(pool, ChecksCopies):
+    """As `ChecksCopies.check_cpu_copy`, where the pool has it for copies of its own form."""
+    if supports(pool, ChecksCopies) and _knows_its_copies(type(pool)):
         pool.check_cpu_copy(copy, indices, req_pool_index=req_pool_index)
+
+
+def _knows_its_copies(cls: type) -> bool:
+    """Whether no subclass made copies its own without a check of its own."""
+    check, *doors = (_heir(cls, f"{name}_cpu_copy") for name in ("check", "get", "load"))
+    return all(check <= door for door in doors)
+
+
+def _heir(cls: type, name: str) -> int:
+    """How far up the class that defines a member is; past the last where none does."""
+    bases = cls.__mro__
+    return next((i for i, base in enumerate(bases) if name in vars(base)), len(bases))

@@ -115,6 +115,28 @@ def test_the_state_of_one_tensor_stays_where_another_does_not_fit() -> None:
     assert not any(each.any() for each in here.mamba_cache.persistent())
 
 
+class OwnCopies(MHALeaf):
+    """Copies of a form of its own, over a check that it inherits and that knows another."""
+
+    def get_cpu_copy(self, indices: Tensor, *_: Any, **__: Any) -> Any:
+        return [buffer[indices].clone() for buffer in self.k_buffer + self.v_buffer]
+
+    def load_cpu_copy(self, kv_cache_cpu: Any, indices: Tensor, *_: Any, **__: Any) -> None:
+        for buffer, rows in zip(self.k_buffer + self.v_buffer, kv_cache_cpu, strict=True):
+            buffer[indices] = rows
+
+
+def test_a_check_is_not_inherited_over_copies_of_another_form() -> None:
+    pool = window_pair(leaf(OwnCopies), leaf(OwnCopies))
+    for side in (pool.full_kv_pool, pool.swa_kv_pool):
+        side.k_buffer[0].copy_(torch.arange(side.k_buffer[0].numel()).view_as(side.k_buffer[0]))
+    before = pool.full_kv_pool.k_buffer[0].clone()
+    copy = pool.get_cpu_copy(LOC)
+    pool.full_kv_pool.k_buffer[0].zero_()
+    pool.load_cpu_copy(copy, LOC)
+    assert torch.equal(pool.full_kv_pool.k_buffer[0][LOC], before[LOC])
+
+
 def test_a_vendor_s_leaf_without_a_check_is_loaded_as_it_was() -> None:
     foreign = leaf(ForeignLeaf)
     assert not supports(foreign, ChecksCopies)
