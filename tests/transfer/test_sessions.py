@@ -58,6 +58,23 @@ def test_layers_go_as_they_are_ready_and_pages_are_seen_after_the_last() -> None
         arrived(before, made, source, receiving.take().pages)
 
 
+@pytest.mark.parametrize("named", [(0, 0, 1, 2), (3, 3, 0, 1, 2, 1)], ids=str)
+def test_a_layer_that_is_ready_twice_goes_once(named: tuple[int, ...]) -> None:
+    with session(pages=4) as made:
+        before, source = bytes_of(made), made.prefill.pages()
+        receiving = made.receiver.receive("request", made.decode.reserve())
+        sending = made.sender.send("request", source, layer_by_layer=True)
+        for layer_id in named:
+            sending.ready(layer_id)
+            for _ in range(5):
+                made.poll()
+        sending.ready(*{0, 1, 2, 3} - set(named))
+        spin(made, sending, receiving)
+        assert (sending.state, receiving.state) == ("done", "done")
+        assert made.receiver.dropped == 0
+        arrived(before, made, source, receiving.take().pages)
+
+
 def test_many_transfers_share_a_link() -> None:
     with session(pages=40) as made:
         before = bytes_of(made)

@@ -15,15 +15,15 @@ class Readiness:
 
     def __init__(self, steps: Steps, *, everything: bool) -> None:
         self._steps, self._new = steps, [everything] * len(steps)
-        self._left = len(steps)
+        self._taken = [False] * len(steps)
 
     @property
     def is_exhausted(self) -> bool:
         """Whether every step was taken."""
-        return not self._left
+        return all(self._taken)
 
     def mark(self, layer_ids: Iterable[int], pool: PoolName) -> None:
-        """These layers may go.
+        """These layers may go; one that was named before changes nothing.
 
         :raises ValueError: for one that does not travel.
         """
@@ -31,16 +31,16 @@ class Readiness:
             step = Step(pool, layer_id)
             if step not in self._steps.order:
                 raise ValueError(f"layer_id {layer_id} of the {pool} pool does not travel")
-            self._new[self._steps.order.index(step)] = True
+            at = self._steps.order.index(step)
+            self._new[at] = not self._taken[at]
 
     def take(self) -> Iterator[tuple[int, int]]:
         """Runs of steps that may go and were not taken yet."""
         begin = 0
         for end in range(len(self._new) + 1):
             if end < len(self._new) and self._new[end]:
-                self._new[end] = False
+                self._new[end], self._taken[end] = False, True
                 continue
             if end > begin:
-                self._left -= end - begin
                 yield begin, end
             begin = end + 1

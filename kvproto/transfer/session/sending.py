@@ -50,6 +50,8 @@ class Sending:
     def ready(self, *layer_ids: int, pool: PoolName = "target") -> None:
         """These layers, by global id, are computed: they may go while the next ones are.
 
+        A layer goes once: to name it again changes nothing.
+
         :raises ValueError: for a layer that does not travel.
         """
         self.readiness.mark(layer_ids, pool)
