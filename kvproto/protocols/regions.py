@@ -65,7 +65,8 @@ class BufferRegion:
     axis of every field that is not padding is the layer: step `i` is `layer_ids[i]`.
 
     :raises ValueError: for bases that do not match the layers or the alignment, fields that
-        leave the page, pages that overlap, a layer axis of another length or place.
+        leave the page, pages that overlap, a layer axis of another length or place, alignments
+        less than 1.
     """
 
     layer_ids: tuple[int, ...]
@@ -85,6 +86,10 @@ class BufferRegion:
             raise ValueError(f"BufferRegion of {'/'.join(f.name for f in self.fields)}: {problem}")
 
     def _problems(self) -> list[str]:
+        if self.alignment < 1:
+            return [f"alignment {self.alignment}: must be at least 1"]
+        if self.registration_alignment < 1:
+            return [f"registration_alignment {self.registration_alignment}: must be at least 1"]
         problems: list[str] = []
         if len(self.bases) != (1 if self.is_envelope else len(self.layer_ids)):
             problems.append(f"{len(self.bases)} bases for {len(self.layer_ids)} layers")

@@ -20,6 +20,7 @@ from kvproto.transfer.engines.engine import (
     TransferEngine,
     Write,
 )
+from kvproto.transfer.engines.nixl_engine import _Registered, _Writing
 from kvproto.transfer.engines.open_engine import ENGINES, EngineKind, open_engine
 from tests.transfer.engine_peer import NBYTES
 
@@ -183,6 +184,26 @@ def test_memory_registered_later_is_known_after_connecting_again(
     registration.release()
 
 
+def test_a_peer_of_this_process_that_is_closed_gets_no_byte() -> None:
+    """Of the local engine; other engines' peers may still be closing."""
+    sides = Side("local", 1), Side("local", 2)
+    with closing(sides[0].engine):
+        here, there = connected(sides)
+        was = sides[1].memory.copy()
+        there.close()
+        write = here.write(there.name, sides[0].blocks((0, 64)), sides[1].blocks((0, 64)), b"")
+        assert finished(write) == "failed"
+        assert np.array_equal(sides[1].memory, was)
+
+
+def test_memory_can_be_released_after_its_engine_is_closed(sides: tuple[Side, Side]) -> None:
+    engine, more = sides[0].engine, np.zeros(64, np.uint8)
+    registration = engine.register([(more.ctypes.data, 64)])
+    engine.close()
+    registration.release()
+    registration.release()
+
+
 @contextmanager
 def peer_process(kind: EngineKind) -> Generator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.transfer.engine_peer", kind]
@@ -255,3 +276,19 @@ def kind_of(engine: TransferEngine) -> EngineKind:
 
 def no_blocks() -> tuple[Blocks, Blocks]:
     return np.empty((0, 2), np.int64), np.empty((0, 2), np.int64)
+
+
+def test_what_nixl_raises_on_release_is_an_engine_error() -> None:
+    class Agent:
+        def deregister_memory(self, held: object) -> None:
+            raise RuntimeError("lost the device")
+
+        def release_xfer_handle(self, handle: object) -> None:
+            raise RuntimeError("lost the device")
+
+    errors = (RuntimeError,)
+    held = (_Registered(Agent(), 1, errors), _Writing(Agent(), 1, "moving", errors))
+    for each in held:
+        with pytest.raises(EngineError, match=r"^nixl: .*: lost the device"):
+            each.release()
+        each.release()

@@ -183,6 +183,9 @@ def told(change: dict[str, object]) -> str:
         ({"fields": [WIDE]}, "fields of 65536 bytes in pages of 768"),
         ({"fields": []}, "bytes a page"),
         ({"layer_ids": [3, 3]}, "a layer is named twice"),
+        ({"alignment": 0}, "alignment 0: must be at least 1"),
+        ({"registration_alignment": 0}, "registration_alignment 0: must be at least 1"),
+        ({"registration_alignment": -4}, "registration_alignment -4: must be at least 1"),
     ],
 )
 def test_values_that_cannot_be_are_named(change: dict[str, object], why: str) -> None:

@@ -81,9 +81,7 @@ class LocalEngine:
         if there.pid != os.getpid():
             written = write_across(there.pid, local, remote)
         else:
-            written = peer in _HERE
-            for (source, nbytes), (target, _) in zip(local.tolist(), remote.tolist(), strict=True):
-                ctypes.memmove(target, source, nbytes)
+            written = peer in _HERE and _move(local, remote)
         return _Written(self, peer, notification) if written else _Written(self, peer, None)
 
     def notifications(self, peer: str, /) -> list[bytes]:
@@ -137,7 +135,7 @@ class _Registered:
         self._engines, self._own = engines, own
 
     def release(self) -> None:
-        for span in self._own:
+        for span in self._own if self._engines else ():  # an engine that was closed has none
             self._engines.remove(span)
         self._own = ()
 
@@ -157,6 +155,13 @@ class _Written:
 
     def release(self) -> None:
         self._notification = None
+
+
+def _move(local: Blocks, remote: Blocks) -> bool:
+    """Copy block `i` to block `i` within this process."""
+    for (source, nbytes), (target, _) in zip(local.tolist(), remote.tolist(), strict=True):
+        ctypes.memmove(target, source, nbytes)
+    return True
 
 
 def _address(name: str) -> bytes:

@@ -59,7 +59,7 @@ class NixlEngine:
         rows = [(start, nbytes, self._device_id, "") for start, nbytes in spans if nbytes]
         with _told(f"register {len(rows)} spans", self._errors):
             held = self._agent.register_memory(rows, self._memory) if rows else None
-        made = _Registered(self._agent, held)
+        made = _Registered(self._agent, held, self._errors)
         self._registered.append(made)
         return made
 
@@ -123,14 +123,17 @@ class NixlEngine:
 
 
 class _Registered:
-    def __init__(self, agent: Any, held: Any) -> None:
+    def __init__(self, agent: Any, held: Any, errors: tuple[type[Exception], ...]) -> None:
         self._agent: Any = agent
         self._held: Any = held
+        self._errors = errors
 
     def release(self) -> None:
-        if self._held is not None:
-            self._agent.deregister_memory(self._held)
+        agent, held = self._agent, self._held
         self._agent = self._held = None
+        if held is not None:
+            with _told("deregister memory", self._errors):
+                agent.deregister_memory(held)
 
 
 class _Writing:
@@ -151,9 +154,11 @@ class _Writing:
         return self._state
 
     def release(self) -> None:
-        if self._handle is not None:
-            self._agent.release_xfer_handle(self._handle)
+        agent, handle = self._agent, self._handle
         self._agent = self._handle = None
+        if handle is not None:
+            with _told("release a write", self._errors):
+                agent.release_xfer_handle(handle)
 
 
 def _nixl() -> tuple[Any, tuple[type[Exception], ...]]:

@@ -73,7 +73,8 @@ class HostTier:
         open_bytes: OpenBytes = open_bytes,
     ) -> None:
         by_space: dict[IndexSpace, list[BufferRegion]] = {}
-        for each in regions_of(pool):
+        told = tuple(regions_of(pool))
+        for each in told:
             if each.space != "request":
                 item = whole_items(each.region, each.pages_per_item)
                 by_space.setdefault(each.space, []).append(item)
@@ -87,7 +88,8 @@ class HostTier:
             for space, regions in by_space.items()
         }
         self._start = pool.start_layer
-        held = [i for each in self.pools.values() for i in each.layer_ids]
+        # Read doors wait for layers by request row too, which nothing is loaded of.
+        held = [i for each in told for i in each.region.layer_ids]
         stage = max(held, default=self._start - 1) + 1 - self._start
         self.loads: LayerLoads = layer_loads(stage, torch.device(pool.device))
 

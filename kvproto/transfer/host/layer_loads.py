@@ -31,7 +31,8 @@ class LayerLoads(ABC):
     def start(self, load: LoadLayer) -> None:
         """Begin to load every layer in order, once the load before is over; returns at once.
 
-        :raises LoadFailed: where the load before failed; the next call begins another.
+        :raises LoadFailed: where the load before failed, and `finish` has not said so; nothing is
+            begun, and the next call begins another.
         """
 
     @abstractmethod
@@ -43,58 +44,81 @@ class LayerLoads(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait for the whole load; raises as `wait_until`."""
+        """Wait for the whole load; raises as `wait_until`, at every call until the next `start`."""
+
+
+class _Outcome:
+    """Where a load stopped, and why; kept until the next load begins."""
+
+    def __init__(self) -> None:
+        self.failed: tuple[int, BaseException] | None = None
+        self._is_told = False
+
+    def check(self, threshold: int) -> None:
+        """Raise if layer `threshold` did not come."""
+        if self.failed is not None and threshold >= self.failed[0]:
+            position, cause = self.failed
+            told = LoadFailed(f"layer {position} of the stage was not loaded: {cause}")
+            raise told from cause
+
+    def check_whole(self, layer_num: int) -> None:
+        """Raise if any layer did not come."""
+        self._is_told = True
+        self.check(layer_num)
+
+    def check_untold(self, layer_num: int) -> None:
+        """Raise if any did not, and nobody who waited for the whole load knows."""
+        if not self._is_told:
+            self.check_whole(layer_num)
+
+
+class _ThreadLoad(_Outcome):
+    """One load by a thread: its readers hold on to it, whatever begins after it."""
+
+    def __init__(self, layer_num: int, load: LoadLayer) -> None:
+        super().__init__()
+        self.arrived = [threading.Event() for _ in range(layer_num)]
+        self.thread = threading.Thread(target=self._run, args=(load,), daemon=True)
+
+    def _run(self, load: LoadLayer) -> None:
+        for position, arrived in enumerate(self.arrived):
+            try:
+                load(position)
+            except BaseException as cause:  # the reader's to raise, whatever it is
+                self.failed = position, cause
+                break
+            arrived.set()
+        for arrived in self.arrived:
+            arrived.set()
 
 
 class HostLoads(LayerLoads):
     """Loads by a thread: in host memory, where a copy is done when its call returns."""
 
     def __init__(self, layer_num: int) -> None:
-        self._arrived = [threading.Event() for _ in range(layer_num)]
-        self._thread: threading.Thread | None = None
-        self._failed: tuple[int, BaseException] | None = None
+        self._layer_num = layer_num
+        self._load: _ThreadLoad | None = None
 
     def start(self, load: LoadLayer) -> None:
         """As `LayerLoads` says."""
-        self.finish()
-        for event in self._arrived:
-            event.clear()
-        self._thread = threading.Thread(target=self._run, args=(load,), daemon=True)
-        self._thread.start()
+        if self._load is not None:
+            self._load.thread.join()
+            self._load.check_untold(self._layer_num)
+        begun = _ThreadLoad(self._layer_num, load)
+        begun.thread.start()
+        self._load = begun
 
     def wait_until(self, threshold: int, /) -> None:
         """As `LayerLoads` says."""
-        if self._thread is None:
-            return
-        self._arrived[threshold].wait()
-        if self._failed is not None and threshold >= self._failed[0]:
-            raise _told(*self._failed)
+        if (load := self._load) is not None:
+            load.arrived[threshold].wait()
+            load.check(threshold)
 
     def finish(self) -> None:
         """As `LayerLoads` says."""
-        if self._thread is None:
-            return
-        self._thread.join()
-        failed, self._thread, self._failed = self._failed, None, None
-        if failed is not None:
-            raise _told(*failed)
-
-    def _run(self, load: LoadLayer) -> None:
-        for position, arrived in enumerate(self._arrived):
-            try:
-                load(position)
-            except BaseException as cause:  # the reader's to raise, whatever it is
-                self._failed = position, cause
-                break
-            arrived.set()
-        for arrived in self._arrived:
-            arrived.set()
-
-
-def _told(position: int, cause: BaseException) -> LoadFailed:
-    told = LoadFailed(f"layer {position} of the stage was not loaded: {cause}")
-    told.__cause__ = cause
-    return told
+        if (load := self._load) is not None:
+            load.thread.join()
+            load.check_whole(self._layer_num)
 
 
 class StreamLoads(LayerLoads):
@@ -106,25 +130,34 @@ class StreamLoads(LayerLoads):
     def __init__(self, layer_num: int, device: torch.device, streams: Any) -> None:
         self._streams, self._stream = streams, streams.Stream(device)
         self._arrived = [streams.Event() for _ in range(layer_num)]
-        self._started = False
+        self._load: _Outcome | None = None
 
     def start(self, load: LoadLayer) -> None:
         """As `LayerLoads` says; what is on the current stream so far is done first."""
-        self._started = True
+        if self._load is not None:
+            self._load.check_untold(len(self._arrived))
+        begun = self._load = _Outcome()
         self._stream.wait_stream(self._streams.current_stream())
         with self._streams.stream(self._stream):
             for position, arrived in enumerate(self._arrived):
-                load(position)
+                try:
+                    load(position)
+                except Exception as cause:  # the reader's to raise, as on the host
+                    begun.failed = position, cause
+                    return
                 arrived.record()
 
     def wait_until(self, threshold: int, /) -> None:
         """The current stream waits."""
-        if self._started:
+        if self._load is not None:
+            self._load.check(threshold)
             self._streams.current_stream().wait_event(self._arrived[threshold])
 
     def finish(self) -> None:
         """The host waits."""
         self._stream.synchronize()
+        if self._load is not None:
+            self._load.check_whole(len(self._arrived))
 
 
 def layer_loads(layer_num: int, device: torch.device) -> LayerLoads:

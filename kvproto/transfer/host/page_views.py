@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import by_layer
-from kvproto.protocols import BufferRegion, Field, HostRegion
+from kvproto.protocols import BufferRegion, Field, HostRegion, Tile
 
 __all__ = ["Items", "PageViews", "device_bytes", "held_by_layer", "layer_views", "page_views"]
 
@@ -123,11 +123,20 @@ def layer_views(
 
 
 def _field_view(whole: Tensor, field: Field, pages: int, stride: int) -> Tensor:
-    token, *row = field.axes
-    dense = prod(axis.size for axis in row) * field.element_bytes
-    shape = (pages, *(tile.extent for tile in token.tiles), dense)
-    strides = (stride, *(tile.stride for tile in token.tiles), 1)
+    runs, dense = _runs_of(field)
+    shape = (pages, *(tile.extent for tile in runs), dense)
+    strides = (stride, *(tile.stride for tile in runs), 1)
     return whole.as_strided(shape, strides, whole.storage_offset() + field.offset)
+
+
+def _runs_of(field: Field) -> tuple[list[Tile], int]:
+    """How the runs of bytes of a page repeat, widest step first, and how long each is."""
+    tiles = [tile for axis in field.axes for tile in axis.tiles if tile.extent > 1]
+    tiles.sort(key=lambda tile: tile.stride, reverse=True)
+    dense = field.element_bytes
+    while tiles and tiles[-1].stride == dense:
+        dense *= tiles.pop().extent
+    return tiles, dense
 
 
 def device_bytes(region: BufferRegion) -> int:

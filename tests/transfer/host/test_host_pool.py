@@ -10,7 +10,15 @@ from torch import Tensor
 
 from kvproto.conformance.oracle import gather_field
 from kvproto.conformance.specs.composites import COMPOSITE_SPECS
-from kvproto.protocols import BufferRegion, DSALeafRequest, HostLayout, SWAPoolRequest
+from kvproto.protocols import (
+    Axis,
+    BufferRegion,
+    DSALeafRequest,
+    Field,
+    HostLayout,
+    SWAPoolRequest,
+    Tile,
+)
 from kvproto.reference import DSALeaf, MHALeaf, build_reference_pool
 from kvproto.transfer import HostCapacity, HostPool
 from kvproto.transfer.host import host_pool
@@ -259,3 +267,39 @@ def test_a_composite_and_another_device_are_refused() -> None:
     leaf.device = torch.device("meta")
     with pytest.raises(ValueError, match="a host pool of memory on meta"):
         HostPool(leaf, "layer_first", HostCapacity(1, "pages"))
+
+
+def test_a_layer_of_an_envelope_whose_rows_lie_head_by_head_comes_back_whole() -> None:
+    tokens, layers, heads, width = 4, 2, 3, 16
+    run = tokens * width
+    axes = (
+        Axis("token", (Tile(tokens, width),)),
+        Axis("layer", (Tile(layers, heads * run),)),
+        Axis("head", (Tile(heads, run),)),
+        Axis("dim", (Tile(width // 2, 2),)),
+    )
+    memory = torch.randint(1, 255, (4, layers, heads * run), dtype=torch.uint8)
+
+    class Envelopes:
+        device = "cpu"
+
+        def buffer_regions(self) -> tuple[BufferRegion, ...]:
+            return (
+                BufferRegion(
+                    layer_ids=(0, 1),
+                    bases=(memory.data_ptr(),),
+                    page_count=4,
+                    page_size=tokens,
+                    bytes_per_page=layers * heads * run,
+                    fields=(Field("key", "bfloat16", axes),),
+                ),
+            )
+
+    host = tier(Envelopes(), "page_first_direct")
+    host.backup(SAVED, KEPT)
+    was = memory.clone()
+    memory[SAVED] = 0
+    for layer_id in (0, 1):
+        host.load_layer(layer_id, SAVED, KEPT)
+        assert torch.equal(memory[:, : layer_id + 1], was[:, : layer_id + 1])
+        assert not memory[SAVED, layer_id + 1 :].any()

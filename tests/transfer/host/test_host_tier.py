@@ -22,6 +22,7 @@ from kvproto.reference import DSALeaf, MHALeaf, build_reference_pool
 from kvproto.transfer import HostCapacity, HostTier, LoadFailed
 from kvproto.transfer.host.layer_loads import HostLoads, StreamLoads
 from tests.transfer.host.leaves import fill, region_bytes
+from tests.transfer.pools import BUILDERS
 
 COMPOSITES = {
     spec.name: spec.request
@@ -174,13 +175,44 @@ def test_a_load_that_failed_is_told_to_whoever_reads_and_not_waited_for() -> Non
     for position in (1, 2):
         with pytest.raises(LoadFailed, match="layer 1 of the stage was not loaded"):
             loads.wait_until(position)
-    with pytest.raises(LoadFailed, match="the tier is gone"):
-        loads.finish()
+    for _ in range(2):
+        with pytest.raises(LoadFailed, match="the tier is gone"):
+            loads.finish()
+    with pytest.raises(LoadFailed, match="layer 1"):  # finish() takes it from no late reader
+        loads.wait_until(2)
     done: list[int] = []
     loads.start(done.append)
     loads.finish()
     loads.wait_until(2)
     assert done == [0, 1, 2]
+
+
+def test_a_failure_that_nobody_was_told_is_raised_by_the_next_start() -> None:
+    loads = HostLoads(1)
+
+    def load(position: int) -> None:
+        raise OSError("the tier is gone")
+
+    loads.start(load)
+    done: list[int] = []
+    with pytest.raises(LoadFailed, match="layer 0"):
+        loads.start(done.append)
+    assert not done
+    loads.start(done.append)
+    loads.finish()
+    assert done == [0]
+
+
+@pytest.mark.parametrize("name", [name for name in BUILDERS if name.startswith("reference-rings")])
+def test_layers_that_are_kept_by_request_can_be_read_while_others_load(name: str) -> None:
+    pool = BUILDERS[name]()
+    tier = HostTier(pool, "page_first", FOUR)
+    pages: dict[Any, Any] = {space: ([2, 1], host.alloc(2)) for space, host in tier.pools.items()}
+    pool.register_layer_transfer_counter(tier.loads)
+    tier.load(pages)
+    for layer_id in range(pool.start_layer, pool.start_layer + pool.layer_num):
+        pool.get_key_buffer(layer_id)
+    tier.loads.finish()
 
 
 class Streams:
@@ -248,3 +280,19 @@ def test_on_a_device_the_readers_stream_waits_for_the_event_of_its_layer() -> No
         f"reader waits for {first + 1}",
         "host waits for load",
     ]
+
+
+def test_on_a_device_a_layer_that_failed_is_told_to_readers() -> None:
+    loads = StreamLoads(2, torch.device("cuda"), Streams())
+
+    def load(position: int) -> None:
+        if position == 1:
+            raise OSError("the tier is gone")
+
+    loads.start(load)
+    loads.wait_until(0)
+    for _ in range(2):
+        with pytest.raises(LoadFailed, match="layer 1 of the stage was not loaded"):
+            loads.wait_until(1)
+        with pytest.raises(LoadFailed, match="layer 1 of the stage was not loaded"):
+            loads.finish()
