@@ -149,8 +149,12 @@ def _introduction(rounds: int) -> str:
 plain host memory. Pages lie in a row, as fresh allocators give them, are random on the device, or
 random at both ends. The bar is one `memcpy` of as many bytes between two buffers; it would be
 faster still for several times as many, which C libraries copy past the caches, and no page is so
-large. Demanded is {AT_LEAST} of it for backup and restore. Ratios are medians over interleaved
-rounds of one run, of the thread's own time, on one thread. In `page_first` a page of {large}
+large. Demanded is {AT_LEAST} of it for backup and restore, in {" and ".join(DEMANDED)} with pages
+of {large}. Rows below {AT_LEAST} that nothing is demanded of miss it because each run of bytes is a
+copy of its own: in `page_first` the layers of a token are side by side, and pages of
+{min(PAGE_SIZES)} are a quarter as long, and hardly two of them follow each other at random
+places. Ratios are medians over interleaved rounds of one run, of the thread's own time, on
+one thread. In `page_first` a page of {large}
 tokens is as many runs of 2 KiB in each layer. On a device a Triton kernel copies
 all layers in one launch; that was not measured here."""
 

@@ -234,6 +234,16 @@ def test_pages_of_one_pool_may_not_overlap() -> None:
         descriptors(plan, {"full": ([1, 2], [2, 3])})
 
 
+def test_one_pool_is_known_under_two_owners_and_not_taken_for_that_of_another_process() -> None:
+    pool = BUILDERS["reference-mla-bf16-page1"]()
+    mine, again = (describe(pool, owner=owner) for owner in ("a", "b"))
+    pages: PageLists = {"full": ([1, 2], [2, 3])}
+    with pytest.raises(ValueError, match="full: page 2 is a source and a destination"):
+        descriptors(negotiate(mine, again), pages)
+    elsewhere = replace(again, process="another")  # where the same addresses are other bytes
+    assert len(descriptors(negotiate(mine, elsewhere), pages).local)
+
+
 def test_the_reserved_page_travels_where_asked() -> None:
     assert rows(made([0], [0], layer_id=4, with_reserved=True)) == [(4096, 1 << 20, 64)]
 

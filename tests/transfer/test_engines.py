@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -292,3 +294,26 @@ def test_what_nixl_raises_on_release_is_an_engine_error() -> None:
         with pytest.raises(EngineError, match=r"^nixl: .*: lost the device"):
             each.release()
         each.release()
+
+
+def test_mooncake_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    class Engine:
+        def initialize(self, *_: str) -> int:
+            seen.append(os.environ.get("MC_LOG_LEVEL"))
+            return 1
+
+    module = ModuleType("mooncake.engine")
+    vars(module)["TransferEngine"] = Engine
+    monkeypatch.setitem(sys.modules, "mooncake", ModuleType("mooncake"))
+    monkeypatch.setitem(sys.modules, "mooncake.engine", module)
+    monkeypatch.delenv("MC_LOG_LEVEL", raising=False)
+    with pytest.raises(EngineError, match="no engine at"):
+        open_engine("mooncake")
+    assert "MC_LOG_LEVEL" not in os.environ
+    monkeypatch.setenv("MC_LOG_LEVEL", "INFO")
+    with pytest.raises(EngineError, match="no engine at"):
+        open_engine("mooncake")
+    assert seen == ["ERROR", "INFO"]
+    assert os.environ["MC_LOG_LEVEL"] == "INFO"

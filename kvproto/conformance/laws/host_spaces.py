@@ -85,6 +85,26 @@ def layer_wait(bench: KVBench) -> None:
                 expected="the rows that were backed up",
                 got="others",
             )
+    _load_behind_readers(bench, tier, pages, was)
+
+
+def _load_behind_readers(
+    bench: KVBench, tier: HostTier, pages: TierPages, was: dict[tuple[int, str], list[Tensor]]
+) -> None:
+    """The tier's own counter: one load of all layers, while every door is read."""
+    bench.pool.register_layer_transfer_counter(tier.loads)
+    _erase_saved(tier)
+    tier.load(pages)
+    try:
+        for (layer_id, door), rows in was.items():
+            if not all(map(torch.equal, _shown(bench, layer_id, door), rows)):
+                raise LawBroken(
+                    f"{door}({layer_id}) while HostTier.load brings pages {_SAVED}",
+                    expected="the rows that were backed up",
+                    got="others",
+                )
+    finally:
+        tier.loads.finish()
 
 
 def _contents(bench: CompositeBench, layer_id: int) -> list[Tensor]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -33,8 +34,10 @@ class _Peer:
 class MooncakeEngine:
     """`TransferEngine` of one Mooncake engine, whose peers reach it at `host`.
 
-    A write is done, or has failed, when `write` returns. Mooncake prints its errors on stderr, and
-    more where `MC_LOG_LEVEL` asks for it.
+    A write is done, or has failed, when `write` returns: it blocks the calling thread, and nothing
+    here bounds how long a peer that stalls can hold it, only Mooncake's own time limits. So poll
+    sessions over it on a thread of their own, and never on the one that schedules batches. Mooncake
+    prints its errors on stderr, and more where `MC_LOG_LEVEL` asks for it.
 
     :raises EngineUnavailable: where Mooncake, or a library that it needs, is not installed.
     """
@@ -42,9 +45,11 @@ class MooncakeEngine:
     kind = "mooncake"
 
     def __init__(self, *, host: str = "127.0.0.1", protocol: str = "tcp") -> None:
-        self._module = _mooncake()
-        self._engine: Any = self._module.TransferEngine()
-        if self._engine.initialize(host, "P2PHANDSHAKE", protocol, ""):
+        with _quiet():
+            self._module = _mooncake()
+            self._engine: Any = self._module.TransferEngine()
+            failed = self._engine.initialize(host, "P2PHANDSHAKE", protocol, "")
+        if failed:
             raise EngineError(f"mooncake: no engine at {host} over {protocol}")
         self.name = f"{host}:{self._engine.get_rpc_port()}"
         self._spans: list[Span] = []
@@ -140,9 +145,20 @@ class _Written:
 
 
 def _mooncake() -> Any:
-    """The module; it reads how much to print when it is loaded."""
-    os.environ.setdefault(_LOG_LEVEL, "ERROR")
     try:
         return import_module("mooncake.engine")
     except ImportError as error:  # also of a library that is not there
         raise EngineUnavailable(f"mooncake: {error}: {_INSTALL}") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Mooncake reads how much to print when it begins; the environment stays as it was."""
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = "ERROR"
+    try:
+        yield
+    finally:
+        del os.environ[_LOG_LEVEL]

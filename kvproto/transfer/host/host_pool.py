@@ -96,7 +96,7 @@ class HostPool:
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is pinned, as it is behind CUDA; plain memory is copied slower."""
+        """Whether the memory is pinned, as where torch pins for it; plain is copied slower."""
         return any(memory.is_pinned() for memory in self.memory)
 
     @property

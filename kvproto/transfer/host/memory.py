@@ -20,12 +20,23 @@ class OpenBytes(Protocol):
 
 
 def host_memory(nbytes: int, device: torch.device) -> Tensor:
-    """uint8 `[nbytes]` of zeros in host memory, pinned where the device is CUDA's.
+    """uint8 `[nbytes]` of zeros in host memory, pinned where torch pins for that kind of device.
 
+    Torch pins for the accelerator of the process alone, and not every accelerator can.
     Every byte is written once, so that no copy is the first to touch a page of the system's.
     """
-    pinned = device.type == "cuda"
-    return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=pinned).fill_(0)
+    memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None and accelerator.type == device.type:
+        memory = _pinned(memory)
+    return memory.fill_(0)
+
+
+def _pinned(memory: Tensor) -> Tensor:
+    try:
+        return torch.empty_like(memory, pin_memory=True)
+    except (NotImplementedError, RuntimeError):  # a backend without pinned memory: `pinned` says so
+        return memory
 
 
 def open_bytes(address: int, nbytes: int, device: torch.device, /) -> Tensor:

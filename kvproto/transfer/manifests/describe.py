@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -23,6 +24,9 @@ Heads: TypeAlias = range | Mapping[IndexSpace, range] | None
 
 BY_HEAD: tuple[FieldName, ...] = ("key", "value", "key_scale", "value_scale")
 """Fields whose head axis is split over tensor-parallel ranks; index rows are on every rank."""
+
+_LOADED = secrets.token_hex(8)
+"""With the number of the process, which a fork has of its own, no two processes have the same."""
 
 
 def describe(
@@ -50,7 +54,8 @@ def describe(
     if draft is not None:
         parts.append(_part("draft", draft, draft_heads, shard))
     owner = f"{platform.node()}/{os.getpid()}" if owner is None else owner
-    return PoolManifest(owner=owner, pools=tuple(parts), conversion=conversion)
+    process = f"{_LOADED}/{os.getpid()}"
+    return PoolManifest(owner=owner, pools=tuple(parts), conversion=conversion, process=process)
 
 
 def _part(name: PoolName, pool: object, heads: Heads, shard: Shard | None) -> PoolPart:

@@ -139,7 +139,9 @@ class PoolPart:
 class PoolManifest:
     """Every byte of a process's pools that may travel, and what of them does not.
 
-    Bases are live addresses of `owner`: a manifest is valid until its pools are freed.
+    Bases are live addresses of `owner`: a manifest is valid until its pools are freed. `process` is
+    the same of one process alone, whatever its owners are called: only then do equal bases name the
+    same bytes. Two without one are taken for one process.
 
     :raises ValueError: for pools that are not the target's and perhaps the draft's after it, and
         for pages of two sizes, which no page list could number.
@@ -149,6 +151,7 @@ class PoolManifest:
     pools: tuple[PoolPart, ...]
     version: int = MANIFEST_VERSION
     conversion: Conversion = "none"
+    process: str = ""
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.pools]
@@ -174,6 +177,11 @@ class PoolManifest:
         order: tuple[IndexSpace, ...] = ("full", "window", "state", "request")
         used = {each.space for part in self.pools for each in part.regions}
         return tuple(space for space in order if space in used)
+
+    def bases(self, space: IndexSpace) -> frozenset[int]:
+        """Where the regions of a space begin, of all pools and layers."""
+        held = (each for part in self.pools for each in part.in_space(space))
+        return frozenset(base for each in held for base in each.region.bases)
 
     def capacity(self, space: IndexSpace) -> int:
         """How many numbers of the space every region of it has, the reserved 0 included; or 0."""

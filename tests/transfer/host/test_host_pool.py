@@ -22,6 +22,7 @@ from kvproto.protocols import (
 from kvproto.reference import DSALeaf, MHALeaf, build_reference_pool
 from kvproto.transfer import HostCapacity, HostPool
 from kvproto.transfer.host import host_pool
+from kvproto.transfer.host.memory import host_memory
 from kvproto.transfer.host.region_pages import KernelPages
 from tests.transfer.host.leaves import KINDS, build, fill, page_bytes, peek, region_bytes
 
@@ -303,3 +304,25 @@ def test_a_layer_of_an_envelope_whose_rows_lie_head_by_head_comes_back_whole() -
         host.load_layer(layer_id, SAVED, KEPT)
         assert torch.equal(memory[:, : layer_id + 1], was[:, : layer_id + 1])
         assert not memory[SAVED, layer_id + 1 :].any()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_memory_is_pinned_for_the_accelerator_of_the_pool_where_it_can_be(
+    refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An accelerator that torch does not know by name; this machine has none to pin for."""
+    asked: list[bool] = []
+
+    def empty_like(given: Tensor, *, pin_memory: bool) -> Tensor:
+        asked.append(pin_memory)
+        if refuses:
+            raise RuntimeError("no pinned memory for this backend")
+        return torch.ones(given.shape, dtype=given.dtype)
+
+    there = torch.device("privateuseone")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: there)
+    monkeypatch.setattr(torch, "empty_like", empty_like)
+    assert host_memory(8, torch.device("cpu")).tolist() == [0] * 8
+    assert not asked
+    assert host_memory(8, there).tolist() == [0] * 8
+    assert asked == [True]
