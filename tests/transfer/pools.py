@@ -15,7 +15,8 @@ from kvproto.adapters.rocm.platform import gfx942_on_cpu
 from kvproto.conformance.specs import SPECS
 from kvproto.protocols import Declined, LeafRequest, Transferable, supports
 from kvproto.reference.build_any import build_reference
-from kvproto.transfer import Descriptors, PoolManifest
+from kvproto.transfer import Descriptors, PoolManifest, describe
+from kvproto.transfer.demo.rows import fill_at_random
 
 __all__ = ["BUILDERS", "built", "copy", "fill", "held", "snapshot", "storages"]
 
@@ -74,10 +75,8 @@ def storages(pool: object) -> dict[int, int]:
 
 
 def fill(pool: object, seed: int) -> None:
-    """Bytes of a pool's own in all of its memory."""
-    numbers = np.random.default_rng(seed)
-    for address, nbytes in storages(pool).items():
-        ctypes.memmove(address, numbers.bytes(nbytes), nbytes)
+    """Bytes of a pool's own in every region; what else it holds, a mapping say, stays."""
+    fill_at_random(describe(pool), seed)
 
 
 def snapshot(manifest: PoolManifest) -> list[list[np.ndarray[Any, Any]]]:

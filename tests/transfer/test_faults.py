@@ -13,6 +13,7 @@ import pytest
 from kvproto.transfer import IndexSpace
 from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import OutOfPages, Reservation, TransferError
+from kvproto.transfer.session.declines import Declines
 from kvproto.transfer.session.messages import Part, Wanted, encode
 from kvproto.transfer.session.receiving import Receiving
 from kvproto.transfer.session.sending import Sending
@@ -99,6 +100,41 @@ def test_a_sender_that_cancels_what_was_not_asked_for_says_so_to_who_asks() -> N
         again = made.receiver.receive("request", made.decode.reserve())
         spin(made, again, made.sender.send("request", made.prefill.pages()))
         assert again.state == "done"
+
+
+def test_a_sender_that_thinks_better_of_it_sends_after_all() -> None:
+    with session() as made:
+        made.sender.send("request", made.prefill.pages()).cancel("preempted")
+        turns(made, 3)
+        again = made.sender.send("request", made.prefill.pages())
+        turns(made, 3)
+        receiving = made.receiver.receive("request", made.decode.reserve())
+        spin(made, again, receiving)
+        assert (again.state, receiving.state) == ("done", "done")
+
+
+def test_a_receiver_that_thinks_better_of_it_receives_after_all() -> None:
+    with session() as made:
+        made.receiver.decline("request", "no room")
+        turns(made, 3)
+        receiving = made.receiver.receive("request", made.decode.reserve())
+        turns(made, 3)
+        sending = made.sender.send("request", made.prefill.pages())
+        spin(made, sending, receiving)
+        assert (sending.state, receiving.state) == ("done", "done")
+
+
+def test_declines_that_nobody_asks_about_are_not_kept_for_ever() -> None:
+    declines = Declines(most=2)
+    for key in ("first", "second", "first", "third"):
+        declines.note(key, f"{key} failed")
+    assert len(declines) == 2
+    assert [declines.take(key) for key in ("first", "second", "third", "third")] == [
+        "first failed",
+        None,
+        "third failed",
+        None,
+    ]
 
 
 def test_a_lost_write_fails_both_ends() -> None:
@@ -251,7 +287,7 @@ def test_a_sender_writes_nothing_where_it_is_asked_for_what_cannot_be(
     with session() as made:
         before = bytes_of(made)
         sending = made.sender.send("request", made.prefill.pages())
-        made.receiver.links[0].exchange.send(Wanted(77, "request", pages))
+        made.receiver.links[0].exchange.send(Wanted(77, "request", 43, pages))
         spin(made, sending)
         assert sending.error is not None
         assert why in str(sending.error)

@@ -63,7 +63,7 @@ CORRUPT = encode(
         (encode(hello(metadata=b"other")), "no local engine's metadata"),
         (encode(hello(version=7)), "session version 7 there, 1 here"),
         (b"\xff" * 30, "what came is no message of this version"),
-        (encode(Wanted(1, "early", {})), "a Wanted came where Hello belongs"),
+        (encode(Wanted(1, "early", 0, {})), "a Wanted came where Hello belongs"),
     ],
 )
 def test_what_is_no_hello_of_this_version_is_refused(message: bytes, why: str) -> None:

@@ -41,7 +41,13 @@ class Destinations:
             self._held.setdefault(space, set()).update(pages.tolist())
         return [
             {
-                space: in_pages_of_plan(plan, space, pages, reservation.tokens)
+                space: in_pages_of_plan(
+                    plan,
+                    space,
+                    pages,
+                    reservation.tokens,
+                    reservation.window_begin if space == "window" else 0,
+                )
                 for space, pages in reservation.pages.items()
                 if space in plan.spaces
             }

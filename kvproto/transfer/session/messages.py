@@ -70,11 +70,13 @@ class Accepted(_Message, frozen=True, tag=True):
 class Wanted(_Message, frozen=True, tag=True):
     """Receiver to sender: write the pages of `key` to these pages, counted as in the plan.
 
-    `transfer` is the receiver's number for it, never used twice in a session.
+    They have the first `tokens` tokens of it, those of the window the last of these. `transfer` is
+    the receiver's number for it, never used twice in a session.
     """
 
     transfer: int
     key: str
+    tokens: Annotated[int, msgspec.Meta(ge=0)]
     pages: dict[IndexSpace, tuple[Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)], ...]]
 
 
@@ -96,7 +98,7 @@ class Settled(_Message, frozen=True, tag=True):
 
 
 class Declined(_Message, frozen=True, tag=True):
-    """Receiver to sender: the pages of `key` will not be wanted, and why."""
+    """Receiver to sender: the pages of `key` will not be wanted, and why; until it is `Wanted`."""
 
     key: str
     reason: str

@@ -46,7 +46,6 @@ class Receiver:
         self._linger = linger
         self._destinations = Destinations([link.plan for link in links], most_pages)
         self._live: dict[int, Receiving] = {}
-        self._declined: dict[str, str] = {}
         self._numbers = 0
         self._ended: dict[int, float] = {}
         self._gone: set[int] = set()
@@ -86,9 +85,7 @@ class Receiver:
         made = Receiving(key, self._numbers, reservation, time.monotonic() + timeout, arrivals)
         self._live[made.number] = made
         for link, pages in zip(self.links, lists, strict=True):
-            link.exchange.send(Wanted(made.number, key, _as_tuples(pages)))
-        if key in self._declined:
-            self._fail(made, 0, self._declined.pop(key))
+            link.exchange.send(Wanted(made.number, key, reservation.tokens, _as_tuples(pages)))
         return made
 
     def decline(self, key: str, reason: str) -> None:
@@ -155,8 +152,6 @@ class Receiver:
         match message:
             case Settled():
                 self._settled(at, message)
-            case Declined():
-                self._peer_declined(at, message)
             case _:
                 link.exchange.ended = f"a {type(message).__name__} came, out of place"
 
@@ -167,13 +162,6 @@ class Receiver:
         if message.reason or not each.arrivals[at].is_complete:
             self._fail(each, at, message.reason or "the peer sent less than was wanted")
         each.writers.discard(at)
-
-    def _peer_declined(self, at: int, message: Declined) -> None:
-        for each in self._live.values():
-            if each.key == message.key:
-                self._fail(each, at, f"declined by the sender: {message.reason}")
-                return
-        self._declined[message.key] = f"declined by the sender: {message.reason}"
 
     def _notified(self, at: int, link: Link, notification: bytes) -> None:
         try:

@@ -24,7 +24,8 @@ PageNumbers = dict[IndexSpace, NDArray[np.int64]]
 class Reservation:
     """Pages that were reserved, and the way back: `free` returns all of them, once.
 
-    `tokens` is how many tokens the pages are for, whose last page may be longer. `slots` are their
+    `tokens` is how many tokens the pages are for, whose last page may be longer; those from
+    `window_begin` on have a place in the window, where there is one. `slots` are their
     slots and `state_slots` those of recurrent state, on their allocators'
     devices, for who takes the reservation over.
     """
@@ -34,6 +35,7 @@ class Reservation:
     tokens: int
     slots: torch.Tensor
     state_slots: torch.Tensor | None = None
+    window_begin: int = 0
 
 
 def reserve(
@@ -42,10 +44,13 @@ def reserve(
     *,
     window_tokens: int | None = None,
     state_allocator: StateSlotAllocator | None = None,
+    request_row: int | None = None,
 ) -> Reservation:
     """Whole pages for one request of `tokens` tokens, and a state slot where there is state.
 
-    With `window_tokens` only the last so many tokens have a place in the window, else all of them.
+    `request_row` is its row of the request table, for pools that keep something by the row: it
+    stays the caller's, who frees it after the reservation. With `window_tokens` only the last so
+    many tokens have a place in the window, else all of them.
 
     :raises OutOfPages: where too few are free; nothing is reserved then.
     """
@@ -64,12 +69,21 @@ def reserve(
             state_allocator.free(state_slots)
 
     return Reservation(
-        page_numbers(allocator, slots, state_slots), free, tokens, slots, state_slots
+        page_numbers(allocator, slots, state_slots, request_row=request_row),
+        free,
+        tokens,
+        slots,
+        state_slots,
+        0 if window_tokens is None else max(0, tokens - window_tokens),
     )
 
 
 def page_numbers(
-    allocator: SlotAllocator, slots: torch.Tensor, state_slots: torch.Tensor | None = None
+    allocator: SlotAllocator,
+    slots: torch.Tensor,
+    state_slots: torch.Tensor | None = None,
+    *,
+    request_row: int | None = None,
 ) -> PageNumbers:
     """The pages that slots of one request lie on, by space; waits for the device.
 
@@ -81,6 +95,8 @@ def page_numbers(
         pages["window"] = _pages(peers[peers > 0], allocator.page_size)
     if state_slots is not None:
         pages["state"] = _pages(state_slots, 1)
+    if request_row is not None:
+        pages["request"] = np.array([request_row], np.int64)
     return pages
 
 

@@ -12,12 +12,14 @@ from ..engines.engine import EngineError, Write
 from ..manifests.manifest import IndexSpace
 from ..planning.page_lists import PageArrays, checked_pages
 from ..planning.plan import TransferPlan
+from .declines import Declines
 from .link import Link
 from .messages import Cancelled, Declined, Part, Settled, Wanted, encode
 from .parts import Cut, blocks_of, cut, of_steps
-from .plan_pages import in_pages_of_plan
+from .plan_pages import in_pages_of_plan, page_row
 from .polling import until
 from .readiness import Readiness
+from .reservation import PageNumbers
 from .sending import Sending
 
 __all__ = ["Sender"]
@@ -43,7 +45,7 @@ class Sender:
         self._most_bytes, self._part_bytes, self._linger = most_bytes, part_bytes, linger
         self._live: dict[str, Sending] = {}
         self._wanted: dict[str, Wanted] = {}
-        self._declined: dict[str, str] = {}
+        self._declined, self._refused = Declines(), Declines()  # by the receiver, and here
         self._plans: dict[tuple[int, int], TransferPlan] = {}
         self._gone_since: float | None = None
 
@@ -67,8 +69,10 @@ class Sender:
     ) -> Sending:
         """Send these pages to where the peer wants those of `key`, once it has said so.
 
-        `pages` has, by space, page numbers of this side's pool, in the order of the peer's.
-        With `layer_by_layer` a layer goes after `Sending.ready` named it, else all may go at once.
+        `pages` has, by space, page numbers of this side's pool, in the order of tokens; those of
+        spaces that do not travel to this peer stay here. Of the window it may have more than the
+        peer wants: the last ones go. With `layer_by_layer` a layer goes after `Sending.ready` named
+        it, else all may go at once.
 
         :raises ValueError: for a key that is under way, or what is no list of pages.
         """
@@ -77,13 +81,13 @@ class Sender:
         steps = self.link.steps
         readiness = Readiness(steps, everything=not layer_by_layer)
         made = Sending(key, self.link.owner, time.monotonic() + timeout, readiness)
-        plan = self.link.plan
         for space, each in pages.items():
-            own = in_pages_of_plan(plan, space, each)
-            made.pages[space] = own, own
+            if space in self.link.plan.spaces:
+                made.own[space] = page_row(space, each)
         self._live[key] = made
-        if key in self._declined:
-            made.cancel(self._declined.pop(key))
+        self._refused.take(key)
+        if (declined := self._declined.take(key)) is not None:
+            made.cancel(declined)
         elif key in self._wanted:
             self._match(made, self._wanted.pop(key))
         return made
@@ -127,18 +131,20 @@ class Sender:
         self.link.close()
 
     def _want(self, wanted: Wanted) -> None:
+        self._declined.take(wanted.key)  # the peer thought better of it
         each = self._live.get(wanted.key)
         if each is not None and each.wanted is None:
             self._match(each, wanted)
+        elif (refused := self._refused.take(wanted.key)) is not None:
+            self.link.exchange.send(Settled(wanted.transfer, refused))
         else:
             self._wanted[wanted.key] = wanted
 
     def _match(self, sending: Sending, wanted: Wanted) -> None:
         sending.wanted = wanted
         try:
-            sending.pages = checked_pages(
-                self.link.plan, _paired(sending.pages, wanted), with_reserved=False
-            )
+            paired = _paired(self.link.plan, sending.own, wanted)
+            sending.pages = checked_pages(self.link.plan, paired, with_reserved=False)
         except (ValueError, IndexError) as error:
             sending.cancel(str(error))
         if sending.state == "waiting":
@@ -157,7 +163,7 @@ class Sender:
         if message.key in self._live:
             self._live[message.key].cancel(reason)
         else:
-            self._declined[message.key] = reason
+            self._declined.note(message.key, reason)
 
     def _advance(self, each: Sending, now: float) -> None:
         self._look_at_writes(each)
@@ -187,7 +193,7 @@ class Sender:
         if each.wanted is not None:
             self.link.exchange.send(Settled(each.wanted.transfer, reason))
         elif reason:
-            self.link.exchange.send(Declined(each.key, reason))
+            self._refused.note(each.key, f"declined by the sender: {reason}")
 
     def _look_at_writes(self, each: Sending) -> None:
         moving: list[tuple[Write, int]] = []
@@ -241,8 +247,8 @@ class Sender:
             each.writes.append((write, part.nbytes))
 
 
-def _paired(pages: PageArrays, wanted: Wanted) -> PageArrays:
-    """Own pages with the peer's, space by space.
+def _paired(plan: TransferPlan, pages: PageNumbers, wanted: Wanted) -> PageArrays:
+    """Own pages with the peer's, space by space; of the window the last ones, as many as wanted.
 
     :raises ValueError: for other spaces, or another number of pages, than are wanted.
     """
@@ -250,8 +256,11 @@ def _paired(pages: PageArrays, wanted: Wanted) -> PageArrays:
         here, there = (", ".join(sorted(each)) or "none" for each in (pages, wanted.pages))
         raise ValueError(f"pages of spaces {here} are sent, of {there} wanted")
     paired: PageArrays = {}
-    for space, (own, _) in pages.items():
+    for space, each in pages.items():
+        own = in_pages_of_plan(plan, space, each, wanted.tokens)
         theirs = np.array(wanted.pages[space], np.int64)
+        if space == "window":
+            own = own[max(0, len(own) - len(theirs)) :]
         if len(own) != len(theirs):
             raise ValueError(f"{space}: {len(own)} pages are sent, {len(theirs)} wanted")
         paired[space] = own, theirs

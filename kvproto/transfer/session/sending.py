@@ -11,6 +11,7 @@ from ..planning.page_lists import PageArrays
 from .messages import Wanted
 from .parts import Cut
 from .readiness import Readiness
+from .reservation import PageNumbers
 from .transfer_error import TransferError
 
 __all__ = ["Sending", "SendingState"]
@@ -27,6 +28,7 @@ class Sending:
         self.state: SendingState = "waiting"
         self.error: TransferError | None = None
         self.wanted: Wanted | None = None
+        self.own: PageNumbers = {}
         self.pages: PageArrays = {}
         self.readiness = readiness
         self.todo: deque[Cut] = deque()
