@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from .class_values import ClassValues
 from .found import Found
 from .scopes import Assigned, Scope
+from .whole_classes import what_else
 
 __all__ = ["class_gates"]
 
@@ -21,7 +22,8 @@ def class_gates(node: ast.AST, scope: Scope, values: ClassValues) -> Iterator[Fo
         case ast.Call(func=ast.Name(id="isinstance" | "issubclass" as kind), args=[asked, classes]):
             names = values.all_of(classes, scope)
             if names and scope.look_up(kind) is None:
-                yield Found(node=node, kind=kind, operand=asked, classes=names)
+                unsure = what_else(classes, scope, values)
+                yield Found(node=node, kind=kind, operand=asked, classes=names, unsure=unsure)
         case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
             yield from _dispatch(node, table, key, scope, values)
         case ast.Subscript(value=table, slice=key):
@@ -75,7 +77,7 @@ def _compared(
     node: ast.Compare, asked: ast.expr, other: ast.expr, scope: Scope, values: ClassValues
 ) -> list[Found]:
     if name := values.named(other, scope):
-        return [_against(node, asked, (name,), scope)]
+        return [_against(node, asked, (name,), scope, what_else(other, scope, values))]
     if (name := _class_name(other, values)) and (typed := _name_of_type(asked, scope)) is not None:
         return [Found(node=node, kind="class-name", operand=typed, classes=(name,))]
     match asked, other:
@@ -103,20 +105,37 @@ def _contained(
         if listed and (typed := _typed(asked, scope)) is not None:
             yield Found(node=node, kind="dispatch", operand=typed, classes=tuple(listed))
     elif names := values.all_of(others, scope):
-        yield _against(node, asked, names, scope)
+        yield _against(node, asked, names, scope, what_else(others, scope, values))
 
 
-def _against(node: ast.Compare, asked: ast.expr, names: tuple[str, ...], scope: Scope) -> Found:
+def _against(
+    node: ast.Compare, asked: ast.expr, names: tuple[str, ...], scope: Scope, unsure: str
+) -> Found:
     typed = _typed(asked, scope)
     if typed is None:
         return Found(node=node, kind="class-is", operand=asked, classes=names)
-    return Found(node=node, kind="type-is", operand=typed, classes=names)
+    if not unsure and isinstance(asked, ast.Name) and not _is_still(asked, typed, scope):
+        unsure = f"{asked.id} may be of another object than {ast.unparse(typed)} is by then"
+    return Found(node=node, kind="type-is", operand=typed, classes=names, unsure=unsure)
+
+
+def _is_still(taken: ast.Name, pool: ast.expr, scope: Scope) -> bool:
+    """Whether a pool is the one whose type was taken: the same function's argument, never bound
+    again. What a loop binds, or an attribute holds, may be another by the time of the test.
+    """
+    if not isinstance(pool, ast.Name):
+        return False
+    if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    given = {node.arg for node in ast.walk(scope.node.args) if isinstance(node, ast.arg)}
+    bound_once = all(len(scope.bound.get(name, [])) == 1 for name in (taken.id, pool.id))
+    return pool.id in given and bound_once
 
 
 def _typed(expression: ast.expr, scope: Scope) -> ast.expr | None:
     """What is asked in `type(pool)`, `pool.__class__`, or a name that was assigned one of these."""
     match _written(expression, scope):
-        case ast.Call(func=ast.Name(id="type"), args=[asked]):
+        case ast.Call(func=ast.Name(id="type"), args=[asked]) if scope.look_up("type") is None:
             return asked
         case ast.Attribute(value=asked, attr="__class__"):
             return asked

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from .profile import Profile
 from .scopes import Assigned, Defined, Imported, Scope
 
-__all__ = ["ClassValues"]
+__all__ = ["CONTAINERS", "DEPTH", "ClassValues"]
 
 _TYPING = {"Union", "Optional", "Type", "type"}
-_CONTAINERS = {"tuple", "frozenset", "set", "list"}
-_DEPTH = 8
+CONTAINERS = {"tuple", "frozenset", "set", "list"}
+"""Functions that give their one argument's classes back."""
+DEPTH = 8
+"""How many steps a class expression is followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,11 @@ class ClassValues:
         return self._known(dotted) if dotted else None
 
     def all_of(self, expression: ast.expr, scope: Scope) -> tuple[str, ...]:
-        """The pool classes of a class expression, in their order, each once."""
-        return tuple(dict.fromkeys(self._all(expression, scope, _DEPTH)))
+        """The pool classes that a class expression may name, in their order, each once.
+
+        It may name others too, or only one of them: `whole_classes` tells.
+        """
+        return tuple(dict.fromkeys(self._all(expression, scope, DEPTH)))
 
     def dotted(self, expression: ast.expr, scope: Scope) -> str | None:
         """`alias.sub.Name` under the name it was imported by; None where it was not imported."""
@@ -86,7 +91,7 @@ class ClassValues:
                 parts = [index] if self._is_typing(value) else [value]
             case ast.Call(func=ast.Attribute(value=value, attr="get" | "values")):
                 parts = [value]
-            case ast.Call(func=ast.Name(id=name), args=parts) if name in _CONTAINERS:
+            case ast.Call(func=ast.Name(id=name), args=parts) if name in CONTAINERS:
                 pass
             case _:
                 parts = []

@@ -20,6 +20,8 @@ class Found:
     operand: ast.expr
     classes: tuple[str, ...] = ()
     attribute: str | None = None
+    unsure: str = ""
+    """Why `classes` of `operand` is not all that is asked there; empty where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

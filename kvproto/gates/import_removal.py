@@ -20,7 +20,8 @@ def without_aliases(
     """The edits that take the names (as they are bound) out; none where that is not simple."""
     kept = [alias for alias in node.names if (alias.asname or alias.name) not in names]
     _, _, written = _lines(node, source)
-    if ";" in written or "\\" in written:
+    # Another statement in these lines, or the head of a block before it, would go with them.
+    if ";" in written or "\\" in written or not written.lstrip().startswith("from"):
         return []
     if not kept:
         return [_whole(module, node, source)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from .answers import AllOf, AnyOf, Person
 from .class_gates import class_gates
 from .class_values import ClassValues
 from .duck_gates import duck_gates
@@ -44,6 +45,9 @@ def gate_of(found: Found, place: Place, file: str, profile: Profile) -> Gate:
     """One of what `found_in` found, with the rule that it falls under."""
     operand = ast.unparse(found.operand)
     rule, why = rule_for(found, place, file, operand, profile)
+    answer = rule.answer
+    if found.unsure and isinstance(answer, AllOf | AnyOf):
+        answer = Person(found.unsure)
     return Gate(
         file=file,
         line=found.node.lineno,
@@ -57,7 +61,7 @@ def gate_of(found: Found, place: Place, file: str, profile: Profile) -> Gate:
         typing_only=place.typing_only,
         hot=any(file_is(file, at) and place.scope == scope for at, scope in profile.hot),
         asks=rule.asks,
-        answer=rule.answer,
+        answer=answer,
         why=why,
     )
 

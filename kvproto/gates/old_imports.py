@@ -26,13 +26,15 @@ def removal_edits(
     """The edits that take out what only the nodes that are `gone` used.
 
     A name that is imported at the top of the module stays while another module may import it
-    from there, and any name stays while it is in a string that could be an annotation.
+    from there, any name stays while it is in a string that could be an annotation, and an import
+    under `try` stays: that it fails may be what is tried.
     """
     left_out = {below for node in gone for below in ast.walk(node)}
     uses = list(_uses(module, scopes[module], scopes))
     candidates = {(id(home), name) for node, home, name in uses if node in left_out}
     still = {(id(home), name) for node, home, name in uses if node not in left_out}
     quoted = set(_quoted_names(module, {name for _, name in candidates}))
+    tried = set(_tried(module))
     unused: dict[ast.ImportFrom, set[str]] = {}
     for scope in scopes.values():
         for name, bounds in scope.bound.items():
@@ -41,10 +43,18 @@ def removal_edits(
             if isinstance(scope.node, ast.Module) and exported(name):
                 continue
             for bound in bounds:
-                if isinstance(bound, Imported) and isinstance(bound.node, ast.ImportFrom):
+                if not isinstance(bound, Imported) or bound.node in tried:
+                    continue
+                if isinstance(bound.node, ast.ImportFrom):
                     unused.setdefault(bound.node, set()).add(name)
     edits = [without_aliases(module, node, names, source) for node, names in unused.items()]
     return [edit for some in edits for edit in some]
+
+
+def _tried(module: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Try | ast.TryStar):
+            yield from ast.walk(node)
 
 
 def _uses(

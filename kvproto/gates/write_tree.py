@@ -40,23 +40,41 @@ def write_copy(tree: Tree, source: Path, folder: Path) -> None:
             made = Path(scratch) / "tree"
             _copy(source, made)
             for file in tree.changed:
-                (made / file.file).write_bytes(file.after)
+                _write(made / file.file, file.after)
             made.rename(folder)
     except OSError as error:
         raise BadInput(f"--apply {folder}: {error}") from None
 
 
 def write_in_place(tree: Tree) -> None:
-    """The files themselves, each replaced at once.
+    """The files themselves, each replaced at once; a link stays, and the file that it leads to is
+    rewritten under its own name.
 
-    :raises BadInput: where one is no longer what was parsed (then none is written), or one cannot
-        be written.
+    :raises BadInput: where one is no longer what was parsed, or is a link to a file that is not in
+        the tree (then none is written), or where one cannot be written.
     """
     for file in tree.changed:
         if _read(tree.root / file.file) != file.before:
             raise BadInput(f"--in-place: {file.file} was changed meanwhile: nothing was written")
+    for target, after in _targets(tree).items():
+        _replace(target, after)
+
+
+def _targets(tree: Tree) -> dict[Path, bytes]:
+    """The new content of each file that is no link."""
+    root = tree.root.resolve()
+    own = {root / file.file: file for file in tree.files}
+    targets: dict[Path, bytes] = {}
     for file in tree.changed:
-        _replace(tree.root / file.file, file.after)
+        target = (root / file.file).resolve()
+        if target not in own:
+            raise BadInput(
+                f"--in-place: {file.file} is a link to {target}, which is not among the files "
+                "rewritten: nothing was written; name that file or its folder"
+            )
+        if own[target] is file:
+            targets[target] = file.after
+    return targets
 
 
 def _patch(file: Rewritten) -> Iterator[bytes]:
@@ -77,6 +95,12 @@ def _copy(source: Path, made: Path) -> None:
     else:
         made.mkdir()
         shutil.copy2(source, made / source.name)
+
+
+def _write(made: Path, content: bytes) -> None:
+    # A copied link may lead back to the source, which must stay.
+    made.unlink()
+    made.write_bytes(content)
 
 
 def _read(file: Path) -> bytes | None:

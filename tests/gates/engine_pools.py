@@ -54,14 +54,19 @@ class Spec:
     """Plain data."""
 
 
-OBJECTS: list[object] = [Pair(), Heads(), PagedHeads(), Latent(), Spec(), None, 3, object()]
+class Mine:
+    """No profile knows it."""
+
+
+POOLS = [Pair(), Heads(), PagedHeads(), Latent(), Spec(), Mine()]
+OBJECTS: list[object] = [*POOLS, None, 3, object()]
 
 
 @contextmanager
 def importable() -> Generator[None]:
     """Within it `from engine.pools import Pair` works."""
     module = ModuleType("engine.pools")
-    for cls in (Pair, Heads, Latent, Spec):
+    for cls in (Pair, Heads, Latent, Spec, Mine):
         setattr(module, cls.__name__, cls)
     package = ModuleType("engine")
     package.pools = module  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

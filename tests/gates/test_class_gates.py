@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kvproto.gates import Profile, gates_of
+from kvproto.gates.answers import Person
 from tests.gates.small_profile import scanned
 
 ASKED = [
@@ -68,10 +71,59 @@ def test_names_are_followed(source: str, classes: str, engine: Profile) -> None:
     assert found == [classes]
 
 
+UNSURE = [
+    ("isinstance(p, (Pair, Mine))", "it also names Mine"),
+    ("isinstance(p, (Pair, type(None)))", r"it also names type\(None\)"),
+    ("isinstance(p, Pair | None)", "it also names None"),
+    ("isinstance(p, (Pair,) + MORE)\nMORE = (int,)", "it also names int"),
+    ("from other import Mine\nisinstance(p, (Pair, Mine))", "it also names Mine"),
+    ("from typing import Optional\nisinstance(p, Optional[Pair])", "chosen at run time"),
+    ("isinstance(p, Pair if x else Heads)", "chosen at run time"),
+    ("isinstance(p, Pair or Heads)", "chosen at run time"),
+    ("OF = {'a': Pair}\nisinstance(p, OF['a'])", "chosen at run time"),
+    ("OF = {'a': Pair}\nisinstance(p, OF.get('a'))", "chosen at run time"),
+    ("OF = {'a': Pair}\nisinstance(p, tuple(OF.values()))", "chosen at run time"),
+    ("ALL = (Pair,)\nALL += (Heads,)\nisinstance(p, ALL)", "ALL has several meanings"),
+    ("ALL = [Heads]\ntype(p) in ALL", "ALL may be added to"),
+    ("type(p) in (Heads, Mine)", "it also names Mine"),
+    ("if x:\n    Heads = int\ntype(p) is Heads", "Heads has several meanings"),
+    ("kind = type(p)\nif kind is Heads: pass", "of another object than p is by then"),
+    ("def f(p):\n    kind = type(p)\n    p = 1\n    kind is Heads", "than p is by then"),
+    ("def f(p):\n    kind = type(p)\n    def g(p): return kind is Heads", "than p is by then"),
+    ("def f(s):\n    kind = type(s.p)\n    s.p = 1\n    kind is Heads", "than s.p is by then"),
+]
+
+
+@pytest.mark.parametrize(("source", "why"), UNSURE)
+def test_what_is_not_all_of_a_gate_is_a_persons(source: str, why: str, engine: Profile) -> None:
+    (gate,) = scanned(source, engine)
+    assert gate.verdict == "needs-person"
+    assert isinstance(gate.answer, Person)
+    assert re.search(why, gate.answer.why)
+
+
+SURE = [
+    "isinstance(p, (Pair, (Heads, Pair)))",
+    "isinstance(p, Pair | Heads)",
+    "BOTH = (Pair,)\nALL = BOTH + (Heads,)\nisinstance(p, (*ALL, Pair))",
+    "from typing import Union\nisinstance(p, Union[Pair, Heads])",
+    "type(p) in frozenset({Heads})",
+    "from engine.pools import Pair\nisinstance(p, Pair)",
+    "def f(p):\n    kind = type(p)\n    return kind is Heads",
+]
+
+
+@pytest.mark.parametrize("source", SURE)
+def test_what_is_all_of_a_gate_has_an_answer(source: str, engine: Profile) -> None:
+    (gate,) = scanned(source, engine)
+    assert gate.verdict != "needs-person"
+
+
 NOT_ASKED = [
     "pool = Pair(1)",
     "def f(pool: Pair) -> Heads: ...",
     "isinstance(pool, int)",
+    "def type(a): ...\ntype(p)['x'] is None",
     "isinstance(pool, Pair.State)",
     "chosen is None",
     "chosen = Pair if a else Heads\nchosen is None",

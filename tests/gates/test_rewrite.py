@@ -95,6 +95,21 @@ GOLDEN = {
         "if TYPE_CHECKING:\n    pass\n"
         "def f(p):\n    if TYPE_CHECKING:\n        assert isinstance(p, SWAComposite)\n",
     ),
+    "an import that may fail": (
+        "def f(p):\n    try:\n        from engine.pools import Pair\n"
+        "    except ImportError:\n        return False\n    return isinstance(p, Pair)\n",
+        "from kvproto.protocols import SWAComposite\n"
+        "def f(p):\n    try:\n        from engine.pools import Pair\n"
+        "    except ImportError:\n        return False\n    return isinstance(p, SWAComposite)\n",
+    ),
+    "an import behind the head of its block": (
+        "class C: from engine.pools import Pair\nisinstance(p, C.Pair)\n"
+        "def f(p, q):\n    if q: from engine.pools import Pair\n    return isinstance(p, Pair)\n",
+        "from kvproto.protocols import SWAComposite\n"
+        "class C: from engine.pools import Pair\nisinstance(p, C.Pair)\n"
+        "def f(p, q):\n    if q: from engine.pools import Pair\n"
+        "    return isinstance(p, SWAComposite)\n",
+    ),
     "an import over several lines": (
         "from engine.pools import (\n    Heads,\n    Pair,  # the pair\n    Spec,\n)\n"
         "isinstance(p, Pair)\nHeads\n",

@@ -24,6 +24,50 @@ IMPORTS = st.sampled_from(
         "from engine.pools import Heads, Latent\nimport math\nfrom engine.pools import Pair, Spec",
         "import engine.pools\nfrom engine.pools import Heads, Latent, Pair, Spec",
         "if True:\n    from engine.pools import Heads, Latent, Pair, Spec",
+        "try:\n    from engine.pools import Heads, Latent, Pair, Spec\nfinally:\n    x = 1",
+        "try:\n    from engine.pools import Heads, Latent, Pair, Spec\n"
+        "except ImportError:\n    Heads = Latent = Pair = Spec = ()",
+    ]
+)
+NAMED = """\
+from engine.pools import Mine
+TABLE = {"a": Latent, "b": Pair}
+GROWN = (Heads,)
+GROWN += (Mine,)
+LISTED = [Heads]
+LISTED.append(Mine)
+BOTH = (Pair, Latent)
+MORE = BOTH + (Mine,)"""
+# Of each some class is unknown, or only one is asked for.
+PARTIAL = st.sampled_from(
+    [
+        "isinstance({}, (Pair, Mine))",
+        "isinstance({}, (Pair, type(None)))",
+        "isinstance({}, Pair | None)",
+        "isinstance({}, (Heads, (Mine, int)))",
+        "isinstance({}, Pair if x else Latent)",
+        "isinstance({}, TABLE['b'])",
+        "isinstance({}, TABLE.get('a'))",
+        "isinstance({}, (Pair, *TABLE.values(), Mine))",
+        "isinstance({}, GROWN)",
+        "isinstance({}, MORE)",
+        "isinstance({}, (*BOTH, Mine))",
+        "isinstance({}, (Pair,) + MORE)",
+        "type({}) in (Heads, Mine)",
+        "type({}) not in LISTED",
+        "type({}) in tuple(LISTED)",
+    ]
+)
+# `{}` is another gate. The pool whose type was taken is another by then, or is not.
+BODIES = st.sampled_from(
+    [
+        "return {}",
+        "return {}",
+        "kind = type(p)\n    return kind is Heads or {}",
+        "kind = type(p)\n    p = 3\n    return kind is Heads or {}",
+        "kind = type(box.pool)\n    box = Box(3)\n    return kind is Heads or {}",
+        "kind = type(p)\n    return (lambda p: kind is Heads)(3) or {}",
+        "kind = type(p)\n    kind = int\n    return kind is not Heads and {}",
     ]
 )
 OPERANDS = st.sampled_from(["p", "box.pool", "(p)", "[p][0]", "same(p)", " p "])
@@ -60,13 +104,21 @@ def asked_of_a_pool(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def asked_in_part(draw: st.DrawFn) -> str:
+    return draw(PARTIAL).format(draw(OPERANDS))
+
+
+@st.composite
 def modules(draw: st.DrawFn) -> str:
-    lines = [draw(IMPORTS), "x = True"]
-    for number, asked in enumerate(draw(st.lists(asked_of_a_pool(), min_size=1, max_size=4))):
+    named = draw(st.booleans())
+    asks = asked_of_a_pool() | asked_in_part() if named else asked_of_a_pool()
+    lines = [draw(IMPORTS), "x = True", *([NAMED] if named else [])]
+    for number, asked in enumerate(draw(st.lists(asks, min_size=1, max_size=4))):
         lines.append(draw(FILLERS))
         inside = draw(st.booleans())
         own = "    from engine.pools import Heads, Pair\n\n" if inside else ""
-        lines.append(f"def f{number}(p, box, same):\n{own}    return {indented(asked)}")
+        body = draw(BODIES).format(indented(asked))
+        lines.append(f"def f{number}(p, box, same):\n{own}    {body}")
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     return ("\n".join(lines) + "\n").replace("\n", newline)
 
@@ -84,7 +136,7 @@ def engine_profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 
 def answers(source: bytes) -> list[Any]:
     """What every function of the module says of every object."""
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"Box": Box}
     with importable():
         exec(compile(source, "module", "exec"), namespace)
         functions = [value for name, value in sorted(namespace.items()) if name[0] == "f"]

@@ -94,6 +94,35 @@ def test_in_place(tree: Path, engine: Profile) -> None:
     assert (tree / "a.py").stat().st_mode & 0o777 == 0o755
 
 
+def test_of_a_link_the_file_it_leads_to_is_written(tree: Path, engine: Profile) -> None:
+    (tree / "z.py").symlink_to("deep/../a.py")
+    after = {file.file: file.after for file in rewrite_tree(tree, engine).changed}
+    assert run(tree, "--in-place") == 0
+    assert os.readlink(tree / "z.py") == "deep/../a.py"
+    assert (tree / "a.py").read_bytes() == after["a.py"]
+
+
+def test_a_link_out_of_the_tree_stops_all(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = tree.parent / "outside.py"
+    outside.write_text(FILES["a.py"])
+    (tree / "z.py").symlink_to(outside)
+    before = texts(tree.parent)
+    assert run(tree, "--in-place") == 2
+    assert f"z.py is a link to {outside}, which is not among" in capsys.readouterr().err
+    assert texts(tree.parent) == before
+
+
+@pytest.mark.parametrize("target", ["a.py", "../outside.py"])
+def test_a_copy_does_not_write_through_links(tree: Path, target: str) -> None:
+    (tree.parent / "outside.py").write_text(FILES["a.py"])
+    (tree / "z.py").symlink_to((tree / target).resolve())
+    before = texts(tree.parent)
+    assert run(tree, "--apply", str(tree.parent / "copy")) == 0
+    after = texts(tree.parent)
+    assert b"SWAComposite" in after.pop("copy/z.py")
+    assert {name: text for name, text in after.items() if not name.startswith("copy/")} == before
+
+
 def test_a_file_that_changed_meanwhile_stops_all(tree: Path, engine: Profile) -> None:
     rewritten = rewrite_tree(tree, engine)
     (tree / "deep" / "c.py").write_text("changed\n")

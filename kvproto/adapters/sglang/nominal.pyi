@@ -1,7 +1,7 @@
 # pyright: basic, reportMissingImports=false
 """What a type checker takes the names of `nominal.py` for."""
 
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypeGuard, overload
 
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator as SWAAllocator
 from sglang.srt.mem_cache.allocator.unified_hybrid_swa import UnifiedSWAAllocatorBase
@@ -50,7 +50,7 @@ def declares(pool: object, /, *, id_space: Literal["device_slot"]) -> TypeIs[_On
 @overload
 def declares(
     pool: object, /, *, quant_scheme: Literal["nvfp4"]
-) -> TypeIs[MiniMaxM3Nvfp4KVPool]: ...
+) -> TypeGuard[MiniMaxM3Nvfp4KVPool]: ...  # its parts declare nvfp4 too
 @overload
 def declares(pool: object, /, **wanted: Unpack[WantedTraits]) -> bool: ...
 
