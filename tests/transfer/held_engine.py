@@ -11,13 +11,11 @@ __all__ = ["HeldEngine"]
 
 
 class HeldEngine:
-    """A local engine that holds every write back: `let_go` moves the oldest, `lose` fails them."""
+    """An engine that holds every write back: `let_go` moves the oldest, `lose` fails them."""
 
-    kind = "local"
-
-    def __init__(self) -> None:
-        self.inner = LocalEngine()
-        self.name = self.inner.name
+    def __init__(self, inner: TransferEngine | None = None) -> None:
+        self.inner = inner or LocalEngine()
+        self.kind, self.name = self.inner.kind, self.inner.name
         self.held: list[_Held] = []
         self.notes: list[bytes] = []
 

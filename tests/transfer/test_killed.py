@@ -60,7 +60,7 @@ def sends(when: When, engine: Callable[[], TransferEngine]) -> Callable[[socket.
     """A sender that gets so far, says so, and waits for its end."""
 
     def main(peer: socket.socket, tell: Any) -> None:
-        held = HeldEngine() if when == "during" else None
+        held = HeldEngine(engine()) if when == "during" else None
         side = Side.of("mha", "prefill", 1, held or engine())
         sender = Sender(open_link(side.engine, side.manifest, peer, role="sender"), part_bytes=PART)
         if when != "before":
@@ -99,8 +99,9 @@ def test_a_sender_is_killed(when: When) -> None:
     killed_sender(when, LocalEngine)
 
 
-def test_a_sender_over_nixl_is_killed_after_its_transfer() -> None:
-    killed_sender("after", NixlEngine)
+@pytest.mark.parametrize("when", ["during", "after"])
+def test_a_sender_over_nixl_is_killed(when: When) -> None:
+    killed_sender(when, NixlEngine)
 
 
 def killed_sender(when: When, engine: Callable[[], TransferEngine]) -> None:
@@ -121,11 +122,57 @@ def killed_sender(when: When, engine: Callable[[], TransferEngine]) -> None:
         else:
             with pytest.raises(TransferError, match="request with prefill, moving: connection"):
                 receiver.wait(receiving)
+            while not receiving.is_settled:
+                receiver.poll()
             assert time.monotonic() - begin >= LINGER
-            assert receiving.is_settled
         assert time.monotonic() - begin < SECONDS
         assert side.free() == free
         assert receiver.pages_held == 0
+        receiver.close()
+        side.engine.close()
+
+
+def disconnects(peer: socket.socket, tell: Any) -> None:
+    """A sender that loses its connection with writes to come, and does not hear of it."""
+    held = HeldEngine()
+    side = Side.of("mha", "prefill", 1, held)
+    sender = Sender(open_link(side.engine, side.manifest, peer, role="sender"), part_bytes=PART)
+    sender.send("request", side.pages())
+    while not held.held:
+        sender.poll()
+    peer.shutdown(socket.SHUT_RDWR)
+    tell.send("so far")
+    time.sleep(SECONDS)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_pages_stay_reserved_while_a_process_that_was_lost_lives(is_closed: bool) -> None:
+    with forked(disconnects) as (peer, told, pid):
+        side = Side.of("mha", "decode", 2, LocalEngine())
+        link = open_link(side.engine, side.manifest, peer, role="receiver")
+        receiver = Receiver([link], linger=LINGER)
+        free = side.free()
+        receiving = receiver.receive("request", side.reserve())
+        while not told.poll():
+            receiver.poll()
+        if is_closed:
+            receiver.close()
+        with pytest.raises(TransferError, match="request with prefill, moving: "):
+            receiver.wait(receiving)
+        over = time.monotonic() + 3 * LINGER
+        while time.monotonic() < over:
+            receiver.poll()
+        assert receiver.quarantined == (receiving,)
+        assert receiver.pages_held == 3
+        assert side.free() < free
+        os.kill(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        while not receiving.is_settled:
+            receiver.poll()
+            assert time.monotonic() < begin + SECONDS
+        assert time.monotonic() >= begin + LINGER
+        assert not receiver.quarantined
+        assert side.free() == free
         receiver.close()
         side.engine.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .destinations import PagesTaken
 from .link import Link, open_link
 from .receiver import Receiver
 from .receiving import Receiving, ReceivingState
@@ -15,6 +16,7 @@ __all__ = [
     "Link",
     "OutOfPages",
     "PageNumbers",
+    "PagesTaken",
     "Phase",
     "Receiver",
     "Receiving",

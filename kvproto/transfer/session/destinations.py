@@ -12,7 +12,15 @@ from .plan_pages import in_pages_of_plan
 from .reservation import PageNumbers, Reservation
 from .transfer_error import OutOfPages
 
-__all__ = ["Destinations"]
+__all__ = ["Destinations", "PagesTaken"]
+
+
+class PagesTaken(ValueError):
+    """Pages that another transfer holds. `reservation` is not freed: some are not its own."""
+
+    def __init__(self, why: str, reservation: Reservation) -> None:
+        super().__init__(why)
+        self.reservation = reservation
 
 
 class Destinations:
@@ -27,18 +35,27 @@ class Destinations:
         """The pages as each plan counts them. A reservation that is refused is freed.
 
         :raises OutOfPages: for more than `most_pages` with those of other transfers.
-        :raises ValueError: for a space without pages, a page twice, a reserved one, or one that
-            another transfer holds; the last is not freed: it is not the reservation's.
+        :raises ValueError: for a space without pages, a page twice, or a reserved one.
+        :raises PagesTaken: for a page that another transfer holds; only this is not freed.
         """
         try:
             self._check(reservation.pages)
+            lists = self._in_pages_of_plans(reservation)
         except (ValueError, OutOfPages):
             reservation.free()
             raise
-        self._check_apart(reservation.pages)
+        self._check_apart(reservation)
         self._claims[number] = reservation.pages
         for space, pages in reservation.pages.items():
             self._held.setdefault(space, set()).update(pages.tolist())
+        return lists
+
+    def release(self, number: int) -> None:
+        """Pages of a transfer that is over."""
+        for space, pages in self._claims.pop(number).items():
+            self._held[space].difference_update(pages.tolist())
+
+    def _in_pages_of_plans(self, reservation: Reservation) -> list[PageNumbers]:
         return [
             {
                 space: in_pages_of_plan(
@@ -53,11 +70,6 @@ class Destinations:
             }
             for plan in self._plans
         ]
-
-    def release(self, number: int) -> None:
-        """Pages of a transfer that is over."""
-        for space, pages in self._claims.pop(number).items():
-            self._held[space].difference_update(pages.tolist())
 
     def _check(self, pages: PageNumbers) -> None:
         held = sum(map(len, self._held.values()))
@@ -75,7 +87,8 @@ class Destinations:
             if len(np.unique(each)) < len(each):
                 raise ValueError(f"{space}: a page is a destination twice")
 
-    def _check_apart(self, pages: PageNumbers) -> None:
-        for space, each in pages.items():
+    def _check_apart(self, reservation: Reservation) -> None:
+        for space, each in reservation.pages.items():
             if both := self._held.get(space, set()).intersection(each.tolist()):
-                raise ValueError(f"{space}: page {min(both)} is another transfer's already")
+                why = f"{space}: page {min(both)} is another transfer's already"
+                raise PagesTaken(why, reservation)

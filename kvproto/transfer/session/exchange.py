@@ -6,8 +6,9 @@ import select
 import socket
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
-from .messages import Message, MessageError, decode, encode
+from .messages import Message, MessageError, Refused, decode, encode
 
 __all__ = ["Exchange"]
 
@@ -28,6 +29,8 @@ class Exchange:
 
     def send(self, message: Message) -> None:
         """Send it, now or with later calls."""
+        if self.ended is not None:
+            return
         body = encode(message)
         self._out += len(body).to_bytes(_LENGTH, "big") + body
         self._flush()
@@ -51,6 +54,14 @@ class Exchange:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN | (select.POLLOUT if self._out else 0))
             waiting.poll(max(0.0, seconds) * 1000)
+
+    def refuse(self, reason: str) -> None:
+        """End, for what the peer said: it is told why, and sees the end of the connection."""
+        if self.ended is None:
+            self.send(Refused(tuple(reason.splitlines())))
+            self.ended = reason
+            with suppress(OSError):  # the peer has gone
+                self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Send what can be sent at once, and end."""
@@ -84,7 +95,7 @@ class Exchange:
         try:
             self._messages.extend(self._frames())
         except MessageError as error:
-            self.ended = str(error)
+            self.refuse(str(error))
 
     def _frames(self) -> Iterator[Message]:
         while len(self._in) >= _LENGTH:

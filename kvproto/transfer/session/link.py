@@ -5,16 +5,19 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from dataclasses import dataclass, field
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
-from ..engines.engine import EngineError, TransferEngine
+from ..engines.engine import TransferEngine
 from ..manifests.manifest import PoolManifest
 from ..manifests.message import decode_manifest, encode_manifest
-from ..manifests.refusal import ManifestError, NegotiationError
 from ..planning.negotiate import negotiate
 from ..planning.plan import TransferPlan
 from .exchange import Exchange
 from .messages import SESSION_VERSION, Accepted, Hello, Message, Refused, Role
+from .processes import this_process
 from .steps import Steps, steps_of
 from .transfer_error import TransferError
 
@@ -27,12 +30,13 @@ class _Mismatch(ValueError):
     """What peers must have in common beside their pools."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Link:
     """One peer, over one engine. `plan` writes where this side is the sender, else reads.
 
-    `session` numbers it at this side, `their_session` at the peer. `dropped` counts notifications
-    that were of no transfer under way: late, repeated, or of an earlier session.
+    `session` numbers it at this side, `their_session` at the peer, whose process is `process`.
+    `transfers` is the last number of a transfer over it: none is used twice. `dropped` counts
+    notifications that were of no transfer under way: late, repeated, or of an earlier session.
     """
 
     engine: TransferEngine
@@ -42,17 +46,37 @@ class Link:
     owner: str
     session: int
     their_session: int
+    process: str
     plan: TransferPlan
-    steps: Steps = field(init=False)
+    steps: Steps
+    transfers: int = 0
     dropped: int = 0
+    is_taken: bool = False
 
-    def __post_init__(self) -> None:
-        self.steps = steps_of(self.plan)
+    def take(self, role: Role) -> None:
+        """Be one sender's, or one receiver's, until it is closed.
+
+        :raises ValueError: where another has it, or for the other side's role.
+        """
+        if self.role != role:
+            raise ValueError(f"the link to {self.owner} was opened as a {self.role}'s")
+        if self.is_taken:
+            raise ValueError(f"the link to {self.owner} has a {role} already: open a new one")
+        self.is_taken = True
 
     def close(self) -> None:
-        """End the messages, and have the engine forget the peer."""
+        """End the messages, and have the engine forget the peer; once is enough.
+
+        :raises EngineError: from the engine, which may know the peer still.
+        """
         self.exchange.close()
-        self.engine.disconnect(self.peer)
+        if _LIVE.get((self.engine.name, self.peer)) is self:
+            del _LIVE[self.engine.name, self.peer]
+            self.engine.disconnect(self.peer)
+
+
+_LIVE: WeakValueDictionary[tuple[str, str], Link] = WeakValueDictionary()
+"""Links that were not closed, by the names of the engine and of its peer."""
 
 
 def open_link(
@@ -66,32 +90,42 @@ def open_link(
     """Agree with the process at the other end of a socket, or say why not, to both.
 
     The manifest's memory is registered with the engine already. An engine has one link to a peer
-    at a time. Nothing is left behind where it fails: the socket is closed.
+    at a time: one that was lost is closed before the next is opened. Nothing is left behind where
+    it fails: the peer is told why, the socket is closed and the engine does not know the peer.
 
     :raises TransferError: naming the peer: another version, a manifest that is corrupt or of
-        another version, every field in which pools differ, another engine, a peer that went, or
-        `timeout` seconds without an answer.
+        another version, every field in which pools differ, another engine, one that has a link to
+        this peer, a peer that went, or `timeout` seconds without an answer.
     """
     exchange = Exchange(connection)
     end = time.monotonic() + timeout
+    link: Link | None = None
     try:
-        mine = _hello(engine, manifest, role)
+        with _naming(_UNKNOWN):
+            mine = _hello(engine, manifest, role)
         theirs = _greeted(exchange, mine, end)
-        peer, owner, plan = _agreed(exchange, engine, manifest, mine, theirs)
-        _answered(exchange, owner, end)
-    except BaseException:
-        exchange.close()
+        link = _agreed(exchange, engine, manifest, mine, theirs)
+        exchange.send(Accepted())
+        _answered(exchange, link.owner, end)
+    except BaseException as error:
+        exchange.send(Refused(_lines(error)))
+        (link or exchange).close()
         raise
-    return Link(
-        engine=engine,
-        exchange=exchange,
-        role=role,
-        peer=peer,
-        owner=owner,
-        session=mine.session,
-        their_session=theirs.session,
-        plan=plan,
-    )
+    return link
+
+
+@contextmanager
+def _naming(owner: str) -> Generator[None]:
+    """Whatever is wrong here, or with what came, is of this peer's session."""
+    try:
+        yield
+    except Exception as error:
+        raise _failed(owner, str(error) or type(error).__name__) from error
+
+
+def _lines(error: BaseException) -> tuple[str, ...]:
+    told = error.reason if isinstance(error, TransferError) else type(error).__name__
+    return tuple(told.splitlines())
 
 
 def _hello(engine: TransferEngine, manifest: PoolManifest, role: Role) -> Hello:
@@ -102,6 +136,7 @@ def _hello(engine: TransferEngine, manifest: PoolManifest, role: Role) -> Hello:
         engine=engine.kind,
         metadata=engine.metadata(),
         manifest=encode_manifest(manifest),
+        process=this_process(),
     )
 
 
@@ -119,21 +154,37 @@ def _agreed(
     manifest: PoolManifest,
     mine: Hello,
     theirs: Hello,
-) -> tuple[str, str, TransferPlan]:
-    """The engine's name of the peer, its owner, and the plan; or both are told why not."""
-    owner = _UNKNOWN
-    try:
+) -> Link:
+    """The link, which the engine knows from here on; or both are told why not."""
+    with _naming(_UNKNOWN):
         remote = decode_manifest(theirs.manifest)
-        owner = remote.owner or owner
+    owner = remote.owner or _UNKNOWN
+    with _naming(owner):
         _check_ends(mine, theirs)
         plan = negotiate(manifest, remote, direction="write" if mine.role == "sender" else "read")
         _check_plan(plan)
-        peer = engine.connect(theirs.metadata)
-    except (ManifestError, NegotiationError, EngineError, _Mismatch) as error:
-        exchange.send(Refused(tuple(str(error).splitlines())))
-        raise _failed(owner, str(error)) from error
-    exchange.send(Accepted())
-    return peer, owner, plan
+        steps = steps_of(plan)
+        link = Link(
+            engine=engine,
+            exchange=exchange,
+            role=mine.role,
+            peer=_connected(engine, theirs),
+            owner=owner,
+            session=mine.session,
+            their_session=theirs.session,
+            process=theirs.process,
+            plan=plan,
+            steps=steps,
+        )
+    _LIVE[engine.name, link.peer] = link
+    return link
+
+
+def _connected(engine: TransferEngine, theirs: Hello) -> str:
+    peer = engine.connect(theirs.metadata)
+    if (engine.name, peer) in _LIVE:
+        raise _Mismatch(f"{engine.name} has a link to {peer}: close its sender or receiver first")
+    return peer
 
 
 def _check_ends(mine: Hello, theirs: Hello) -> None:

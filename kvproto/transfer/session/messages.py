@@ -16,6 +16,7 @@ __all__ = [
     "Accepted",
     "Cancelled",
     "Declined",
+    "Finished",
     "Hello",
     "Message",
     "MessageError",
@@ -46,7 +47,8 @@ class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 class Hello(_Message, frozen=True, tag=True):
     """The first of each side: who it is, what its engine needs, what its pools hold.
 
-    `session` is a number of this side's own that no other session of its engine has.
+    `session` is a number of this side's own that no other session of its engine has; `process`
+    is its process, as `this_process` names it.
     """
 
     version: int
@@ -55,10 +57,11 @@ class Hello(_Message, frozen=True, tag=True):
     engine: str
     metadata: bytes
     manifest: bytes
+    process: str = ""
 
 
 class Refused(_Message, frozen=True, tag=True):
-    """Instead of `Accepted`: why pages may not travel. The session is over."""
+    """Why pages may not travel: instead of `Accepted`, or of what came. The session is over."""
 
     reasons: tuple[str, ...]
 
@@ -104,7 +107,11 @@ class Declined(_Message, frozen=True, tag=True):
     reason: str
 
 
-Message: TypeAlias = Hello | Refused | Accepted | Wanted | Cancelled | Settled | Declined
+class Finished(_Message, frozen=True, tag=True):
+    """Sender to receiver, the last: nothing of any transfer is, or will be, on its way."""
+
+
+Message: TypeAlias = Hello | Refused | Accepted | Wanted | Cancelled | Settled | Declined | Finished
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):

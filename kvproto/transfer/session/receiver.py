@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from ..engines.engine import EngineError
 from ..manifests.manifest import IndexSpace
 from .arrivals import Arrivals, UnexpectedPart
 from .coverage import check_coverage
+from .departure import Departure
 from .destinations import Destinations
 from .link import Link
 from .messages import (
     Cancelled,
     Declined,
+    Finished,
     Message,
     MessageError,
+    Refused,
     Settled,
     Wanted,
     decode_part,
@@ -32,28 +37,42 @@ class Receiver:
 
     `poll` is to be called while a transfer is under way. Each link is to a sender of some layers,
     or heads, of every transfer, as pipeline and tensor parallel ranks are; together they have all
-    of this side's. At most `most_pages` are held for transfers at once. Where a peer goes, what
-    it has sent may still land: pages are held for `linger` seconds more.
+    of this side's. At most `most_pages` are held for transfers at once.
 
-    :raises ValueError: where the links leave out a layer or a head of this side's pools.
+    A connection that is lost fails transfers, but pages stay reserved while the peer may write: its
+    process may be there still. They are free `linger` seconds after it has closed its sender, or is
+    known to have ended: by its process, on this machine, or by `reclaim`.
+
+    :raises ValueError: where the links leave out a layer or a head of this side's pools, or one of
+        them has a receiver already, or was opened as a sender's.
     """
 
     def __init__(
         self, links: Sequence[Link], *, most_pages: int | None = None, linger: float = 1.0
     ) -> None:
         check_coverage([link.plan for link in links])
+        for link in links:
+            link.take("receiver")
         self.links = tuple(links)
         self._linger = linger
         self._destinations = Destinations([link.plan for link in links], most_pages)
         self._live: dict[int, Receiving] = {}
-        self._numbers = 0
-        self._ended: dict[int, float] = {}
-        self._gone: set[int] = set()
+        self._departures = [Departure(link, linger) for link in links]
+        self._broken: dict[int, str] = {}
+        self._left: set[int] = set()
 
     @property
     def pages_held(self) -> int:
         """Pages that are reserved and not seen, those of failed transfers included."""
         return sum(each.page_count for each in self._live.values())
+
+    @property
+    def quarantined(self) -> tuple[Receiving, ...]:
+        """Failed transfers whose pages stay reserved: a peer that has not answered may write there.
+
+        After `close` as well; `poll` or `reclaim` frees them.
+        """
+        return tuple(each for each in self._live.values() if each.state == "draining")
 
     @property
     def dropped(self) -> int:
@@ -67,25 +86,28 @@ class Receiver:
 
         :raises OutOfPages: from `reserve`, or where more than `most_pages` would be held.
         :raises ValueError: for a key that is under way, or pages that cannot be written: a space
-            that travels and has none, a page twice, one of another transfer, a reserved one.
-        :raises TransferError: where a peer is gone.
+            that travels and has none, a page twice, a reserved one.
+        :raises PagesTaken: for a page of another transfer. It has the reservation, whose other
+            pages are the caller's to give back; where anything else is refused all are freed.
+        :raises TransferError: where a peer is gone, or has said what it must not.
         """
         if any(each.key == key for each in self._live.values()):
             raise ValueError(f"transfer {key} is under way already")
         for at, link in enumerate(self.links):
-            if link.exchange.ended is not None:
-                raise self._error(at, "reserving", key, link.exchange.ended)
+            if (ended := self._broken.get(at, link.exchange.ended)) is not None:
+                raise self._error(at, "reserving", key, ended)
+        number = 1 + max(link.transfers for link in self.links)
         reservation = reserve()
-        self._numbers += 1
-        lists = self._destinations.claim(self._numbers, reservation)
+        lists = self._destinations.claim(number, reservation)
         arrivals = {
             at: Arrivals(link.steps, {space: len(each) for space, each in pages.items()})
             for at, (link, pages) in enumerate(zip(self.links, lists, strict=True))
         }
-        made = Receiving(key, self._numbers, reservation, time.monotonic() + timeout, arrivals)
-        self._live[made.number] = made
+        made = Receiving(key, number, reservation, time.monotonic() + timeout, arrivals)
+        self._live[number] = made
         for link, pages in zip(self.links, lists, strict=True):
-            link.exchange.send(Wanted(made.number, key, reservation.tokens, _as_tuples(pages)))
+            link.transfers = number
+            link.exchange.send(Wanted(number, key, reservation.tokens, _as_tuples(pages)))
         return made
 
     def decline(self, key: str, reason: str) -> None:
@@ -94,8 +116,28 @@ class Receiver:
             link.exchange.send(Declined(key, reason))
 
     def cancel(self, receiving: Receiving, reason: str = "cancelled by the receiver") -> None:
-        """Want it no longer. Its pages are free once every peer has said that none moves."""
-        self._fail(receiving, 0, reason)
+        """Want it no longer. Its pages are free once every peer has said that none moves.
+
+        One that is done and was not taken is free at once; of one that was taken nothing changes.
+        """
+        self._fail(receiving, min(receiving.writers, default=0), reason)
+        if receiving.state == "done" and not receiving.is_taken:
+            receiving.fail(self._error(0, "moving", receiving.key, reason))
+            receiving.settle()
+
+    def reclaim(self, link: Link) -> None:
+        """End a link, and free the pages that only its peer could still write.
+
+        For who knows that it cannot: its machine has ended, or its process on another machine.
+
+        :raises ValueError: for a link of another receiver.
+        """
+        if link not in self.links:
+            raise ValueError(f"the link to {link.owner} is not one of this receiver's")
+        at = self.links.index(link)
+        self._lose(at, "reclaimed by the receiver")
+        self._departures[at].reclaim()
+        self.poll()
 
     def poll(self) -> None:
         """Hear the peers and the engine, and see what is complete, late or free; waits for none."""
@@ -116,44 +158,67 @@ class Receiver:
         return receiving.take()
 
     def close(self) -> None:
-        """Cancel what is under way, wait up to `linger` until none moves, and end the links.
+        """Cancel what is under way, wait up to twice `linger` until none moves, and end the links.
 
-        Pages of peers that have not answered stay reserved: bytes may land in them.
+        Pages of peers that have not answered stay reserved, as `quarantined` has them: bytes may
+        land in them. A later `poll` frees those of a process that has ended, `reclaim` any.
         """
         for each in list(self._live.values()):
             self.cancel(each, "closed by the receiver")
         end = time.monotonic() + 2 * self._linger
-        until(self.poll, lambda: not self._live or time.monotonic() > end)
-        for link in self.links:
-            link.close()
+        if len(self._left) < len(self.links):
+            until(self.poll, lambda: not self._live or time.monotonic() > end)
+        for at, link in enumerate(self.links):
+            self._leave(at, link)
 
     def _hear(self, at: int, link: Link, now: float) -> None:
         for message in link.exchange.receive():
-            self._message(at, link, message)
-        if at in self._gone:
-            return
-        for notification in link.engine.notifications(link.peer):
-            self._notified(at, link, notification)
-        if link.exchange.ended is not None:
-            since = self._ended.setdefault(at, now)
-            if now >= since + self._linger:
-                self._lose(at, link)
+            self._message(at, message, now)
+        if at not in self._left:
+            self._collect(at, link)
+        presence = self._departures[at].presence(now)
+        if presence != "here":
+            self._lose(at, link.exchange.ended or "closed by the sender")
+        if presence == "over":
+            for each in self._live.values():
+                each.writers.discard(at)
+            self._leave(at, link)
 
-    def _lose(self, at: int, link: Link) -> None:
-        """A peer that is gone, and with it what it had sent."""
-        self._gone.add(at)
-        link.engine.disconnect(link.peer)
+    def _collect(self, at: int, link: Link) -> None:
+        try:
+            came = link.engine.notifications(link.peer)
+        except EngineError as error:
+            self._distrust(at, str(error))
+            return
+        for notification in came:
+            self._notified(at, link, notification)
+
+    def _lose(self, at: int, reason: str) -> None:
+        """Fail what this peer had a part in; it may write there until it says otherwise."""
         for each in self._live.values():
             if at in each.writers:
-                self._fail(each, at, link.exchange.ended or "")
-                each.writers.discard(at)
+                self._fail(each, at, reason)
 
-    def _message(self, at: int, link: Link, message: Message) -> None:
+    def _distrust(self, at: int, reason: str) -> None:
+        """Want nothing more of a peer that said what it must not; it answers for what it writes."""
+        self._broken.setdefault(at, reason)
+        self._lose(at, reason)
+
+    def _leave(self, at: int, link: Link) -> None:
+        self._left.add(at)
+        with suppress(EngineError):  # the engine may have lost the peer before
+            link.close()
+
+    def _message(self, at: int, message: Message, now: float) -> None:
         match message:
             case Settled():
                 self._settled(at, message)
+            case Finished():
+                self._departures[at].finished(now)
+            case Refused():
+                self._distrust(at, "refused there: " + "\n".join(message.reasons))
             case _:
-                link.exchange.ended = f"a {type(message).__name__} came, out of place"
+                self._distrust(at, f"a {type(message).__name__} came, out of place")
 
     def _settled(self, at: int, message: Settled) -> None:
         each = self._live.get(message.transfer)
@@ -167,7 +232,7 @@ class Receiver:
         try:
             part = decode_part(notification)
         except MessageError as error:
-            link.exchange.ended = str(error)
+            self._distrust(at, str(error))
             return
         each = self._live.get(part.transfer)
         if part.session != link.session or each is None or each.state != "moving":

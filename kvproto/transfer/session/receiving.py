@@ -30,6 +30,7 @@ class Receiving:
         self.error: TransferError | None = None
         self.arrivals = arrivals
         self.writers = set(arrivals)
+        self.is_taken = False
         self._reservation = reservation
 
     @property
@@ -52,11 +53,12 @@ class Receiving:
             raise self.error
         if self.state != "done":
             raise RuntimeError(f"transfer {self.key} is not done: its pages may be seen by nobody")
+        self.is_taken = True
         return self._reservation
 
     def fail(self, error: TransferError) -> None:
         """No page of it will be seen; they stay reserved while bytes may land in them."""
-        if self.state == "moving":
+        if self.state == "moving" or (self.state == "done" and not self.is_taken):
             self.error, self.state = error, "draining"
 
     def settle(self) -> None:

@@ -14,7 +14,7 @@ from ..planning.page_lists import PageArrays, checked_pages
 from ..planning.plan import TransferPlan
 from .declines import Declines
 from .link import Link
-from .messages import Cancelled, Declined, Part, Settled, Wanted, encode
+from .messages import Cancelled, Declined, Finished, Part, Settled, Wanted, encode
 from .parts import Cut, blocks_of, cut, of_steps
 from .plan_pages import in_pages_of_plan, page_row
 from .polling import until
@@ -41,6 +41,7 @@ class Sender:
         part_bytes: int = 64 << 20,
         linger: float = 1.0,
     ) -> None:
+        link.take("sender")
         self.link = link
         self._most_bytes, self._part_bytes, self._linger = most_bytes, part_bytes, linger
         self._live: dict[str, Sending] = {}
@@ -103,7 +104,7 @@ class Sender:
                 case Declined():
                     self._decline(message)
                 case _:
-                    self.link.exchange.ended = f"a {type(message).__name__} came, out of place"
+                    self.link.exchange.refuse(f"a {type(message).__name__} came, out of place")
         now = time.monotonic()
         if self.link.exchange.ended is not None and self._gone_since is None:
             self._gone_since = now
@@ -126,6 +127,8 @@ class Sender:
             each.cancel("closed by the sender")
         end = time.monotonic() + self._linger
         until(self.poll, lambda: not self._live or time.monotonic() > end)
+        if not self.bytes_in_flight:
+            self.link.exchange.send(Finished())
         for each in self._live.values():
             _give_up(each)
         self.link.close()
