@@ -17,6 +17,7 @@ from ..kv_bench import KVBench
 from ..law import has_layers, law
 from .host_layouts import fill, shown
 from .leaf import OWNED
+from .request_items import fill_items, held_items
 
 _SENT, _ARRIVED = [2, 1], [1, 2]
 
@@ -30,17 +31,21 @@ _SENT, _ARRIVED = [2, 1], [1, 2]
     needs=OWNED,
     hazardous=True,
     host_only="the engine of this machine's processor reaches no device",
-    check="declare page 0 of every layer's own buffer, and every buffer with a row per token",
+    check="declare page 0 of every layer's own buffer, and every buffer with a row per token, slot "
+    "or request",
 )
 def loopback(bench: KVBench) -> None:
-    """Pages that a peer of the same request is sent, as both describe themselves, arrive whole."""
+    """What a peer of the same request is sent, as both describe themselves, arrives whole.
+
+    Token pages, window pages, state slots and request rows.
+    """
     there = bench.sibling(bench.another())
     _fill(bench)
+    fill_items(bench)
     sent = {layer_id: _contents(bench, layer_id) for layer_id in bench.layer_ids}
+    items = {name: held.clone() for name, held in held_items(bench).items()}
     plan = negotiate(describe(bench.pool, owner="sender"), describe(there.pool, owner="receiver"))
-    pages: PageLists = {
-        space: (_SENT, _ARRIVED) for space in plan.spaces if space in ("full", "window")
-    }
+    pages: PageLists = dict.fromkeys(plan.spaces, (_SENT, _ARRIVED))
     moved = descriptors(plan, pages)
     with _engines(bench.pool, there.pool) as (sender, receiver):
         written = sender.write(receiver.name, moved.local, moved.remote, b"")
@@ -54,6 +59,12 @@ def loopback(bench: KVBench) -> None:
                 expected[target * size : (target + 1) * size] = rows
             call = f"pages {_SENT} of layer {layer_id} to pages {_ARRIVED} of a peer"
             bench.expect_same(call, found, expected, f"layer {layer_id}, slot")
+    found_items = held_items(there)
+    for name, was in items.items():
+        expected = torch.zeros_like(was)
+        expected[_ARRIVED] = was[_SENT]
+        call = f"numbers {_SENT} of {name} to {_ARRIVED} of a peer"
+        bench.expect_same(call, found_items[name].clone(), expected, name)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kvproto.protocols import (
     MHALeafRequest,
     MLALeafRequest,
 )
-from kvproto.reference import DSALeaf, MHALeaf, MLALeaf, SWAPool
+from kvproto.reference import DSALeaf, HybridLinearPool, MHALeaf, MLALeaf, SWAPool
 from kvproto.reference.composite_pool import CompositePool
 from kvproto.reference.device_pool_info import HostPoolDecl, MLABufferInfo
 
@@ -68,6 +68,15 @@ class DeclaresWindowsAsFullPages(SWAPool):
             replace(region, layer_ids=tuple(ids[-1 - ids.index(i)] for i in region.layer_ids))
             for region in told
         )
+
+
+@composite("transfer.loopback")
+class DeclaresNoState(HybridLinearPool):
+    """The slots of recurrent state stay where they are."""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        told: tuple[BufferRegion, ...] = cast("Any", super()).buffer_regions()
+        return tuple(region for region in told if region.fields[0].name != "state")
 
 
 @mutant("host-tier.descriptions", source="sgl-project/sglang#37534", serves=MLALeafRequest)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kvproto.kernels import TailRings
-from kvproto.protocols import DSALeafRequest
+from kvproto.protocols import BufferRegion, DSALeafRequest
 from kvproto.reference import CompressedDSALeaf, MLALeaf, PooledDSALeaf, dsa_leaf
 from kvproto.reference.dsa_pooled import Tails
 
@@ -165,6 +165,22 @@ class ExportsTokensOfRings(CompressedDSALeaf):
 class LeavesTailsBehind(CompressedDSALeaf):
     def _load_tails(self, tails: Tails | None, req_pool_index: int | None) -> None:
         pass
+
+
+@mutant("transfer.loopback", serves=DSALeafRequest, build=_compressed)
+class DeclaresTheRingOfTheRowAfter(CompressedDSALeaf):
+    """Row 0 of the key rings is row 1, and the last row is none."""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(
+            _from_row_one(region) if region.fields[0].name == "tail_key" else region
+            for region in super().buffer_regions()
+        )
+
+
+def _from_row_one(region: BufferRegion) -> BufferRegion:
+    bases = tuple(base + region.bytes_per_page for base in region.bases)
+    return replace(region, bases=bases, page_count=region.page_count - 1, alignment=1)
 
 
 @mutant("indexer.group-copy", serves=DSALeafRequest, build=_pooled)
