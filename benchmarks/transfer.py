@@ -18,19 +18,43 @@ from kvproto.transfer.demo.sides import DemoOptions, DemoResult
 
 from .report import machine_facts, markdown_table, print_table, verdict, write_section
 
-__all__ = ["AT_LEAST", "PAGES", "main", "rate"]
+__all__ = ["AT_LEAST", "AT_LEAST_BY_THE_WALL", "PAGES", "main", "rate", "shortfalls", "wall_rate"]
 
 AT_LEAST = 0.9
 """Of the rate of one bare write of the engine, with the same blocks."""
 
+AT_LEAST_BY_THE_WALL = 0.8
+"""The same of the least times by the clock: what a thread that sleeps loses, and others take."""
+
 PAGES, PAGE_SIZE, LAYERS = 32, 64, 32
 _PAGE = Path(__file__).parent.parent / "docs" / "transfer-sessions.md"
-_HEADER = ("pool", "moved", "blocks", "of the engine alone", "at least", "by the wall", "memcpy")
+_HEADER = (
+    "pool",
+    "moved",
+    "blocks",
+    "of the engine alone",
+    "at least",
+    "by the wall",
+    "at least",
+    "memcpy",
+)
 
 
 def rate(found: DemoResult) -> float:
     """The session's rate, the engine's alone being 1, of the sender's thread: its median."""
     return median(each.engine_thread / each.session_thread for each in found.rounds)
+
+
+def wall_rate(found: DemoResult) -> float:
+    """The session's rate by the clock on the wall, the engine's alone being 1, of least times."""
+    return found.best.engine / found.best.session
+
+
+def shortfalls(found: DemoResult) -> list[str]:
+    """What is less than is demanded."""
+    thread, wall = rate(found), wall_rate(found)
+    missed = [f"{thread:.2f} of the engine alone"] if thread < AT_LEAST else []
+    return missed + ([f"{wall:.2f} by the wall"] if wall < AT_LEAST_BY_THE_WALL else [])
 
 
 def main() -> int:
@@ -55,7 +79,7 @@ def main() -> int:
         return 2
     rows = [_row(each) for each in found]
     print_table(f"pages of {PAGE_SIZE} tokens by {arguments.engine}", _HEADER, rows)
-    missed = [f"{rate(each):.2f} of the engine alone" for each in found if rate(each) < AT_LEAST]
+    missed = [line for each in found for line in shortfalls(each)]
     print(verdict(missed))
     if arguments.write:
         write_section("transfer", _section(arguments, rows, missed), _PAGE)
@@ -69,7 +93,8 @@ def _row(each: DemoResult) -> tuple[str, ...]:
         str(each.blocks),
         f"{rate(each):.2f}",
         str(AT_LEAST),
-        f"{each.best.engine / each.best.session:.2f}",
+        f"{wall_rate(each):.2f}",
+        str(AT_LEAST_BY_THE_WALL),
         f"{each.best.memcpy / each.best.session:.2f}",
     )
 
@@ -83,9 +108,10 @@ def _section(arguments: argparse.Namespace, rows: list[tuple[str, ...]], missed:
             "Two processes; in each round the same blocks are copied within a process, go by one "
             "bare write of the engine, and go by a session. Over shared memory the engine copies "
             "on the thread that writes, so that rates are compared by what this thread had of the "
-            "processor, the median of the rounds' ratios: other processes do not count. Beside it "
-            "the ratios by the clock on the wall, of the least times of all rounds: to the engine "
-            "alone, and to the copy.",
+            "processor, the median of the rounds' ratios: other processes do not count. A thread "
+            "that sleeps loses nothing by that, so that the ratio by the clock on the wall, of the "
+            "least times of all rounds, is demanded too. The last is that to the copy, by the "
+            "wall.",
             markdown_table(_HEADER, rows),
             verdict(missed),
         ]

@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from kvproto.cli import main
-from kvproto.transfer.demo import sides
+from kvproto.transfer.demo import progress, sides
 from kvproto.transfer.demo.pools import DEMO_POOLS
 
 COMMAND = Path(sys.executable).parent / "kvproto"
@@ -31,6 +32,23 @@ def test_every_kind_of_pool_travels_and_is_shown() -> None:
     for line in lines:
         assert re.fullmatch(r"\d+%", line[6])
         assert float(line[1]) > 0
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_once_it_takes_long(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with progress.Progress(5) as shown:
+        shown.show(1)
+        assert capfd.readouterr().err == ""
+        now = 2.5
+        shown.show(2)
+        shown.show(3)
+    assert ("/5" in capfd.readouterr().err) == is_terminal
 
 
 def test_rows_that_differ_fail_the_command(

@@ -18,6 +18,7 @@ import torch
 from kvproto._bad_input import BadInput
 
 from .pools import DEMO_POOLS
+from .progress import Progress
 from .sides import (
     DemoFailure,
     DemoOptions,
@@ -31,6 +32,8 @@ from .sides import (
 __all__ = ["measure", "run"]
 
 _HEADER = ("pool", "moved", "blocks", "session", "share", "engine alone", "memcpy")
+_TICK = 0.5
+"""Seconds after which progress is shown though nothing was heard."""
 
 Sides: TypeAlias = "list[Results]"
 Main: TypeAlias = Callable[[DemoOptions, Sequence[socket.socket], Digests, Results], None]
@@ -60,17 +63,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measure(options: DemoOptions) -> tuple[list[DemoResult], str | None]:
     """What both processes found, kind by kind, and one line of why there is not more."""
-    with _processes(options) as sides:
-        return _heard(sides, options)
+    with _processes(options) as sides, Progress(len(options.kinds)) as progress:
+        return _heard(sides, options, progress)
 
 
-def _heard(sides: Sides, options: DemoOptions) -> tuple[list[DemoResult], str | None]:
+def _heard(
+    sides: Sides, options: DemoOptions, progress: Progress
+) -> tuple[list[DemoResult], str | None]:
     """What was found, and what failed first: the other side's failure may follow from it."""
     end, living = time.monotonic() + options.timeout, list(sides)
     found: list[DemoResult] = []
     failures: list[DemoFailure] = []
     while len(found) < len(options.kinds) and living and not failures:
-        if not connection.wait(living, max(0.0, end - time.monotonic())):
+        progress.show(len(found))
+        left = end - time.monotonic()
+        if not connection.wait(living, min(max(0.0, left), _TICK)) and left <= 0:
             return found, f"not done in {options.timeout:g} seconds"
         for side in [each for each in living if each.poll()]:
             try:
