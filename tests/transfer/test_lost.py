@@ -4,7 +4,9 @@ that may be written, and nothing stays reserved that cannot be."""
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import PageNumbers, PagesTaken, Reservation, TransferError
 from kvproto.transfer.session.exchange import Exchange
 from kvproto.transfer.session.messages import Accepted
+from kvproto.transfer.session.processes import has_ended, this_process
 from kvproto.transfer.session.receiving import Receiving
 from tests.transfer.held_engine import HeldEngine
 from tests.transfer.sessions import LINGER, Session, session, spin
@@ -163,6 +166,20 @@ def test_pages_of_two_transfers_come_back_with_the_error() -> None:
         free = made.decode.free()
         raised.value.reservation.free()
         assert made.decode.free()[0] == free[0] + 32
+
+
+def test_a_process_is_known_to_have_ended_only_where_that_is_certain() -> None:
+    machine, pid, started = this_process().split(" ")
+    assert not has_ended(this_process())
+    assert has_ended(f"{machine} {pid} {int(started) - 1}")  # its number is another one's now
+    assert not has_ended(f"{machine}0 {pid} {int(started) - 1}")  # of another machine
+    assert not has_ended("")  # of a peer that cannot say
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    _, _, began = (Path("/proc") / str(child.pid) / "stat").read_text().rpartition(") ")
+    name = f"{machine} {child.pid} {began.split()[19]}"
+    assert not has_ended(name)
+    child.communicate()
+    assert has_ended(name)
 
 
 def test_the_stage_that_declines_is_named() -> None:
