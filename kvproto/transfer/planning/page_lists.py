@@ -91,10 +91,10 @@ def _check_distinct(space: IndexSpace, pages: NDArray[np.int64]) -> None:
 
 
 def _share_bytes(plan: TransferPlan, space: IndexSpace) -> bool:
-    """Whether a base of both sides is one: addresses of two processes may be equal and are not."""
+    """Whether both sides are one: addresses of two processes may be equal and are not the same."""
     if plan.local.process != plan.remote.process:
         return False
-    return not plan.local.bases(space).isdisjoint(plan.remote.bases(space))
+    return plan.local.bases(space) == plan.remote.bases(space)
 
 
 def _check_apart(space: IndexSpace, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
