@@ -33,6 +33,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     python = make_venv.usable_python()
     beside = "beside the real sglang" if python else "without sglang"
     terminalreporter.write_line(f"tests/interop: {len(reports['passed'])} passed {beside}")
+    for note in sorted({v for r in reports["passed"] for k, v in r.user_properties if k == "note"}):
+        terminalreporter.write_line(f"tests/interop: {note}")
 
 
 def _interop(terminalreporter: Any, outcome: str) -> list[Any]:

@@ -168,9 +168,12 @@ def _request(number: int, length: int) -> Any:
 
 
 def _told_of(pool: Any, runner: Any) -> dict[str, list[str]]:
-    """The classes of the pool, of its leaves and of the allocator, each with its bases."""
+    """The classes of the pool, its leaves, the allocator and so on, each with its bases."""
     places = {"pool": pool, "allocator": runner.token_to_kv_pool_allocator}
     places |= {n: vars(pool)[n] for n in ("full_kv_pool", "swa_kv_pool") if n in vars(pool)}
+    states = vars(pool).get("mamba_pool")
+    places |= {"states": states} if states is not None else {}
+    places |= {"requests": runner.req_to_token_pool}
     return {
         place: [f"{cls.__module__}.{cls.__qualname__}" for cls in type(each).__mro__]
         for place, each in places.items()

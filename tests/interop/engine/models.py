@@ -79,7 +79,7 @@ def _heads() -> tuple[Any, float, dict[str, Any]]:
     from transformers import LlamaConfig
 
     shape = {"intermediate_size": 128, "num_hidden_layers": 3, "num_key_value_heads": 2}
-    return LlamaConfig(**_COMMON, **shape), 0.12, {}
+    return LlamaConfig(**_COMMON, **shape), 0.2, {}
 
 
 def _window() -> tuple[Any, float, dict[str, Any]]:
@@ -91,7 +91,7 @@ def _window() -> tuple[Any, float, dict[str, Any]]:
         **_COMMON, **shape, sliding_window=WINDOW, layer_types=layers, logit_scale=1.0
     )
     # What sglang asks for before it gives window layers a space of their own.
-    return config, 0.12, {"is_hybrid_swa": True, "hybrid_layer_pattern": [1, 0, 1, 0]}
+    return config, 0.3, {"is_hybrid_swa": True, "hybrid_layer_pattern": [1, 0, 1, 0]}
 
 
 def _latent() -> tuple[Any, float, dict[str, Any]]:
@@ -123,7 +123,7 @@ def _latent() -> tuple[Any, float, dict[str, Any]]:
         "rope_theta": 10000.0,
     }
     config = DeepseekV2Config(**_COMMON, **shape)
-    return config, 0.12, {"rope_scaling": yarn, "moe_layer_freq": 1}
+    return config, 0.2, {"rope_scaling": yarn, "moe_layer_freq": 1}
 
 
 def _hybrid() -> tuple[Any, float, dict[str, Any]]:
@@ -136,7 +136,7 @@ def _hybrid() -> tuple[Any, float, dict[str, Any]]:
         "layer_types": ["conv", "full_attention", "conv", "full_attention"],
         "block_auto_adjust_ff_dim": False,
     }
-    return Lfm2Config(**_COMMON, **shape), 0.12, {}
+    return Lfm2Config(**_COMMON, **shape), 0.2, {}
 
 
 MODELS: dict[str, Callable[[], tuple[Any, float, dict[str, Any]]]] = {

@@ -78,7 +78,11 @@ def _watch_retraction(batch: Any, tell: Any) -> None:
     def watched(self: Any, *arguments: Any, **named: Any) -> Any:
         running = len(self.reqs)
         done = retract(self, *arguments, **named)
-        tell("retracted", running=running, requests=len(done[0]), given_up=len(done[2]))
+        of = [
+            {"prompt": list(req.origin_input_ids), "generated": len(req.output_ids)}
+            for req in done[0]
+        ]
+        tell("retracted", running=running, requests=len(of), given_up=len(done[2]), of=of)
         return done
 
     batch.retract_decode = watched
@@ -120,18 +124,21 @@ def _classes(scheduler: Any) -> dict[str, Any]:
 
     allocator = scheduler.token_to_kv_pool_allocator
     pool = allocator.get_kvcache()
-    names = ("full_kv_pool", "swa_kv_pool")
-    leaves = [getattr(pool, name) for name in names if hasattr(pool, name)]
+    parts = {"pool": pool}
+    parts |= {name: vars(pool)[place] for name, place in _PARTS.items() if place in vars(pool)}
+    parts |= {"allocator": allocator, "requests": scheduler.req_to_token_pool}
+    sides = vars(allocator).items()
+    parts |= {name.strip("_"): side for name, side in sides if name.endswith("attn_allocator")}
     return {
         "rewritten": "kvproto" in Path(swa_memory_pool.__file__).read_text(),
-        "pool": _path(pool),
-        "leaves": [_path(leaf) for leaf in leaves],
-        "validated": [is_validated(one) for one in (pool, *leaves)],
-        "allocator": _path(allocator),
-        "requests": _path(scheduler.req_to_token_pool),
+        "parts": {name: _path(part) for name, part in parts.items()},
+        "validated": [name for name, part in parts.items() if is_validated(part)],
         "radix cache": _path(scheduler.tree_cache),
         "overlap": scheduler.enable_overlap,
     }
+
+
+_PARTS = {"full leaf": "full_kv_pool", "window leaf": "swa_kv_pool", "states": "mamba_pool"}
 
 
 def _path(value: object) -> str:

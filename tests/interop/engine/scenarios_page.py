@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import markdown_table, write_section
-from tests.interop.engine.record import PLAYED, RESULT, RUNS
+from tests.interop.engine.record import RESULT, ROUNDS, RUNS
 from tests.interop.engine.scenarios import CHUNK, TOKENS
 
 __all__ = ["PAGE", "section"]
@@ -30,11 +30,21 @@ must be the same:
 
 A whole `Engine` of sglang {sglang} (torch {torch}, transformers {transformers}, triton {triton}):
 tokenizer manager and scheduler in processes of their own, the radix cache on, prompts cut after
-{chunk} tokens, {tokens} token slots. Every scenario begins with an empty cache. What is in the last
-column was counted inside the scheduler, in run c, and without it no run is taken for proved;
-[scenarios.json](../tests/interop/engine/scenarios.json) has it of every run. After every batch, and
-when idle, sglang itself compared what is free, cached and in use with what there is, and looked for
-slots freed twice; after every scenario all slots were free again.
+{chunk} tokens, {tokens} token slots, weights in float32. `-16` is a page size and `-fp8` the type
+of the cache; else pages hold 1 token and the cache is float32. Every scenario begins with an empty
+cache. What is in the last column was counted inside the scheduler, in run c, and without it no run
+is taken for proved; [scenarios.json](../tests/interop/engine/scenarios.json) has it of every run.
+After every batch, and when idle, sglang itself compared what is free, cached and in use with what
+there is, and looked for slots freed twice; after every scenario all slots were free again.
+
+Tokens have to depend on what the pools hold: one request of four, at most, may repeat a few tokens,
+and a retracted one has to generate a dozen different ones after it comes back. A fifth engine, as
+c, has a pool that zeroes the rows of a prefix that is found, and those that a retracted request
+writes again: its tokens must differ.
+
+Recorded with code `{code}`: of the rewritten tree, and of kvproto's protocols, reference pools,
+adapter and validation, without comments and docstrings. The tests play one setting anew, which the
+code they run with chooses, and say where that code is another.
 
 Models are tiny, of random weights, and on a CPU: nothing here is about speed on a GPU. In all four
 runs `torch_native` computes attention, patched for two faults of its own with windows and latent
@@ -44,14 +54,21 @@ rows (`tests/interop/engine/torch_native.py`), and Triton kernels run in the int
 
 ### What it costs
 
-The same four requests, to run a: seconds, the median of {rounds} rounds or more in each of which
+The same four requests, to run a: seconds, the median of {rounds} rounds in each of which
 the four engines, alive together, had their turn; and processor time of the scheduler, of all of
 them, which other work on the machine disturbs less. sglang's checks after every batch are on
 throughout, and on a CPU most of a step is sglang's own Python.
 
 {costs}
 
-{pools}
+### Which parts are whose
+
+Classes in run c, by setting. sglang {sglang} has no hook for what is its own here: allocators of
+single tokens and of window pairs, request tables, the radix cache and what is evicted from it. A
+hybrid's recurrent states are in sglang's pool, too (`test_in_process.py`). In run d calls to the
+parts in the last column are validated, and to no other.
+
+{parts}
 """
 CLOCKS = ("seconds", "processor")
 WHAT = {
@@ -65,18 +82,19 @@ WHAT = {
 
 def section() -> str:
     """The section's text."""
-    models: dict[str, Any] = json.loads(RESULT.read_text())
-    one = next(iter(models.values()))
+    told: dict[str, Any] = json.loads(RESULT.read_text())
+    one = next(iter(told.values()))
     return TEXT.format(
         **one["started"]["a"]["versions"],
         chunk=CHUNK,
         tokens=TOKENS,
-        rounds=min(PLAYED.values()),
-        scenarios=markdown_table(("pools", "scenario", "runs", "happened"), _scenarios(models)),
+        rounds=ROUNDS,
+        code=", ".join(sorted({each["code"] for each in told.values()})),
+        scenarios=markdown_table(("pools", "scenario", "runs", "happened"), _scenarios(told)),
         costs=markdown_table(
-            ("pools", *(f"{run}, {clock}" for clock in CLOCKS for run in RUNS[1:])), _costs(models)
+            ("pools", *(f"{run}, {clock}" for clock in CLOCKS for run in RUNS[1:])), _costs(told)
         ),
-        pools=markdown_table(("pools", "a and b", "c and d"), _pools(models)),
+        parts=markdown_table(("pools", "kvproto's", "sglang's", "validated in d"), _parts(told)),
     )
 
 
@@ -119,23 +137,25 @@ def _costs(models: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
         (model, *(f"{told[clock][run]:.2f}" for clock in CLOCKS for run in RUNS[1:]))
         for model, told in models.items()
+        if "seconds" in told
     ]
 
 
-def _pools(models: dict[str, Any]) -> list[tuple[str, ...]]:
+def _parts(settings: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
-        (model, _classes(told["started"]["a"]), _classes(told["started"]["c"]))
-        for model, told in models.items()
+        (
+            name,
+            _classes(told["started"]["c"]["parts"], "kvproto."),
+            _classes(told["started"]["c"]["parts"], "sglang."),
+            ", ".join(told["started"]["d"]["validated"]),
+        )
+        for name, told in settings.items()
     ]
 
 
-def _classes(started: dict[str, Any]) -> str:
-    leaves = sorted({_name(leaf) for leaf in started["leaves"]})
-    return f"`{_name(started['pool'])}`" + "".join(f" over `{leaf}`" for leaf in leaves)
-
-
-def _name(path: str) -> str:
-    return path.rpartition(".")[2]
+def _classes(parts: dict[str, str], whose: str) -> str:
+    of_them = {name: path for name, path in parts.items() if path.startswith(whose)}
+    return ", ".join(f"{name} `{path.rpartition('.')[2]}`" for name, path in of_them.items())
 
 
 if __name__ == "__main__":

@@ -28,16 +28,16 @@ alone; it frees window slots 8 at a time, not 128, and imports few models."""
 class Session:
     """A process of `whole_engine` in a group of its own, which ends with the block.
 
-    It writes to a folder of its own; models come in the order given.
+    It writes to a folder of its own; settings come in the order given.
     """
 
-    def __init__(self, python: str, run: Run, *models: str) -> None:
+    def __init__(self, python: str, run: Run, *settings: str) -> None:
         self.run: Run = run
         self._scratch = tempfile.TemporaryDirectory()
         folder = Path(self._scratch.name)
         self._said = (folder / "said").open("w+")
         self._process = subprocess.Popen(
-            [python, "-m", "tests.interop.engine.whole_engine", str(folder), *models],
+            [python, "-m", "tests.interop.engine.whole_engine", str(folder), *settings],
             env=environment(python, run, str(folder)) | OPTIONS,
             cwd=folder,
             stdin=subprocess.PIPE,

@@ -66,6 +66,18 @@ def test_pools_and_leaves_are_ours_where_they_should_be_and_have_nothing_of_sgla
     assert all(set(outcome.pools["c"]) >= POOLS for outcome in pairs)
 
 
+def test_request_tables_states_and_most_allocators_stay_sglangs(told: Found) -> None:
+    """As docs/engine.md says: sglang has no hook for them."""
+    for outcome in told[0]:
+        model, _, page = outcome.name.split("/")[:3]
+        theirs = {"requests"} | ({"states"} if model == "hybrid" else set())
+        theirs |= {"allocator"} if page == "page 1" or model == "window" else set()
+        for run in OURS:
+            pools = outcome.pools[run]
+            whose = {place for place, classes in pools.items() if classes[0].startswith("sglang.")}
+            assert whose == theirs, (outcome.name, run)
+
+
 def test_sglangs_pools_and_ours_are_seen_as_the_same_through_the_contract(told: Found) -> None:
     for outcome in told[0]:
         kind, capability = KINDS[outcome.name.partition("/")[0]]

@@ -16,5 +16,8 @@ def test_the_page_is_what_the_data_say() -> None:
 
 def test_every_configuration_generated_the_same() -> None:
     rows = TOLD["configurations"]
-    assert rows.keys() <= {configuration.name for configuration in MATRIX}
+    missing = [each for each in MATRIX if each.name not in rows]
+    assert rows.keys() <= {each.name for each in MATRIX}
+    assert {each.backend for each in missing} <= {"triton"}
+    assert bool(missing) == (f"{len(missing)} of {len(MATRIX)}\n" in section(TOLD))
     assert all(row["equal"] and row["distinct"] > 4 for row in rows.values())

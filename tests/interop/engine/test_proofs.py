@@ -12,6 +12,9 @@ from tests.interop.engine.scenarios import SCENARIOS
 PROVED: dict[str, Any] = {
     "cached": [0, 80, 0],
     "same as computed": True,
+    "distinct": [40, 8],
+    "new tokens": [110, 8],
+    "distinct after it came back": [37],
     "retracted": [0, 0, 0, 0, 1],
     "retracted alone": [0, 0, 0, 0, 0],
     "same as alone": True,
@@ -55,6 +58,8 @@ def test_what_happened_is_proved(scenario: str) -> None:
         ("pressure", "retracted", [0, 0, 0, 0, 0]),
         ("pressure", "retracted alone", [1, 0, 0, 0, 0]),
         ("pressure", "same as alone", False),
+        ("pressure", "distinct after it came back", [11]),
+        ("pressure", "distinct after it came back", []),
         *(
             (scenario, fact, instead)
             for scenario in SCENARIOS
@@ -64,6 +69,7 @@ def test_what_happened_is_proved(scenario: str) -> None:
                 ("flushes", 0),
                 ("cached before a flush", 0),
                 ("slots lost", 1),
+                ("distinct", [27, 8]),
                 ("given up", 1),
             )
         ),

@@ -1,6 +1,6 @@
 """The last whole run of `make engine`: complete, of this sglang, and the same tokens in every run.
 
-One model's scenarios are played again for real, with kvproto's pools.
+One setting's scenarios are played again for real, with kvproto's pools; which, the code says.
 """
 
 from __future__ import annotations
@@ -8,16 +8,23 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.interop import report
-from tests.interop.engine.record import PLAYED, RESULT, RUNS, faults
-from tests.interop.engine.scenarios import REPLAYED, scenarios_of
+from tests.interop.engine.faults import AT_FAULT
+from tests.interop.engine.proofs import disproved
+from tests.interop.engine.record import RESULT, RUNS, faults
+from tests.interop.engine.scenarios import scenarios_of
 from tests.interop.engine.scenarios_page import PAGE, section
 from tests.interop.engine.session import Session
+from tests.interop.engine.settings import SETTINGS
+from tests.interop.engine.trees import Run, digest
 
+NOTE = "note"
+"""What `tests/conftest.py` prints at the end of a run, whether it passed or not."""
 REQUIREMENTS = report.HERE / "requirements"
 
 
@@ -27,10 +34,10 @@ def recorded() -> dict[str, Any]:
     return told
 
 
-def test_every_model_has_every_scenario_in_every_run(recorded: dict[str, Any]) -> None:
-    assert list(recorded) == list(PLAYED)
-    for model, told in recorded.items():
-        assert tuple(told["scenarios"]) == scenarios_of(model)
+def test_every_setting_has_every_scenario_in_every_run(recorded: dict[str, Any]) -> None:
+    assert list(recorded) == list(SETTINGS)
+    for name, told in recorded.items():
+        assert tuple(told["scenarios"]) == scenarios_of(SETTINGS[name])
         assert tuple(told["started"]) == RUNS
         assert all(tuple(one["proofs"]) == RUNS for one in told["scenarios"].values())
 
@@ -39,12 +46,11 @@ def test_tokens_are_the_same_and_what_had_to_happen_did(recorded: dict[str, Any]
     assert faults(recorded) == []
 
 
-def test_tokens_vary(recorded: dict[str, Any]) -> None:
-    """Else they would be the same whatever the pools held."""
-    for told in recorded.values():
-        for name, scenario in told["scenarios"].items():
-            (group,) = scenario["tokens"]
-            assert len({token for tokens in group["tokens"] for token in tokens}) > 8, name
+def test_a_fault_that_was_not_noticed_is_a_fault(recorded: dict[str, Any]) -> None:
+    for name in AT_FAULT:
+        told = copy.deepcopy(recorded)
+        told["window"]["at fault"][name] = []
+        assert faults(told) == [f"window, {name}: a fault of the pool was not noticed"]
 
 
 def test_one_other_token_is_a_fault(recorded: dict[str, Any]) -> None:
@@ -68,14 +74,25 @@ def test_what_was_run_is_what_is_pinned(recorded: dict[str, Any]) -> None:
             }
 
 
-def test_every_run_had_its_own_tree_and_pools(recorded: dict[str, Any]) -> None:
-    for told in recorded.values():
+def test_every_run_had_its_own_tree_and_parts(recorded: dict[str, Any]) -> None:
+    for name, told in recorded.items():
         for run, started in told["started"].items():
-            classes = [started["pool"], *started["leaves"]]
-            whose = "kvproto." if run in "cd" else "sglang."
-            assert all(name.startswith(whose) for name in classes), (run, classes)
+            parts = {name: path.partition(".")[0] for name, path in started["parts"].items()}
+            ours = {name for name, whose in parts.items() if whose == "kvproto"}
+            assert ours == (_ours(name) & set(parts) if run in "cd" else set()), (name, run)
+            assert set(parts.values()) <= {"kvproto", "sglang"}
             assert started["rewritten"] == (run != "a")
-            assert started["validated"] == [run == "d"] * len(classes)
+            validated = ours if run == "d" else set()
+            assert set(started["validated"]) == validated, (name, run)
+
+
+def _ours(setting: str) -> set[str]:
+    """The parts that are not sglang's own: of its allocators, those of pages."""
+    pages = {"full_attn_allocator", "swa_attn_allocator"}
+    pages |= {"allocator"} if SETTINGS[setting].model != "window" else set()
+    return {"pool", "full leaf", "window leaf"} | (
+        pages if SETTINGS[setting].page_size > 1 else set()
+    )
 
 
 def test_the_page_says_what_is_recorded() -> None:
@@ -83,18 +100,40 @@ def test_the_page_says_what_is_recorded() -> None:
 
 
 def test_scenarios_played_again_give_the_recorded_tokens(
-    recorded: dict[str, Any], interop_python: str
+    recorded: dict[str, Any],
+    interop_python: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    with Session(interop_python, "c", "window") as session:
+    code = digest(interop_python)
+    name, run, scenarios = _chosen(code)
+    if code != recorded[name]["code"]:
+        record_property(NOTE, "docs/engine.md was recorded with other code: make engine")
+    with Session(interop_python, run, name) as session:
         started = session.ask("start")
-        again = session.ask("replay")
+        again = session.ask("replay " + " ".join(scenarios))
         session.ask("stop")
-    told = recorded["window"]
-    assert started | {"versions": {}} == told["started"]["c"] | {"versions": {}}
-    tokens = {name: one["tokens"] for name, one in again.items()}
-    assert tokens == {name: told["scenarios"][name]["tokens"][0]["tokens"] for name in REPLAYED}
-    scenarios = {
-        name: {"tokens": [{"runs": "abcd"}], "proofs": {"c": again[name]["proof"]}}
-        for name in REPLAYED
+    told = recorded[name]
+    assert started | {"versions": {}} == told["started"][run] | {"versions": {}}
+    assert list(again) == scenarios
+    for each, one in again.items():
+        assert one["tokens"] == told["scenarios"][each]["tokens"][0]["tokens"], (name, run, each)
+        assert disproved(each, one["proof"]) == [], (name, run, each)
+
+
+def _chosen(code: str) -> tuple[str, Run, list[str]]:
+    """A setting, one of the runs with our pools, and `pressure` or what is not: the same for the
+    same code, so that nothing fails by the day.
+    """
+    number = int(code, 16)
+    name = list(SETTINGS)[number % len(SETTINGS)]
+    run: Run = "c" if number // len(SETTINGS) % 2 else "d"
+    others = [each for each in scenarios_of(SETTINGS[name]) if each != "pressure"]
+    return name, run, ["pressure"] if number // (2 * len(SETTINGS)) % 2 else others
+
+
+def test_the_choice_leaves_nothing_out() -> None:
+    chosen = {
+        (name, run, tuple(played))
+        for name, run, played in map(_chosen, map(hex, range(4 * len(SETTINGS))))
     }
-    assert faults({"window": {"scenarios": scenarios}}) == []
+    assert len(chosen) == 4 * len(SETTINGS)

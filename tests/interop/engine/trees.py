@@ -7,6 +7,7 @@ changed.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -22,7 +23,7 @@ from typing import Any, Literal
 from kvproto._version import __version__
 from tests.interop.engine import by_hand
 
-__all__ = ["Run", "RunFailed", "end", "environment", "rewritten", "start"]
+__all__ = ["Run", "RunFailed", "digest", "end", "environment", "rewritten", "start"]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -110,6 +111,32 @@ def rewritten(python: str) -> Path:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return made
+
+
+def digest(python: str) -> str:
+    """What a result of runs c and d depends on: the rewritten tree, and kvproto's code in it.
+
+    Of the code it is the syntax tree without docstrings: comments and layout change nothing.
+    """
+    tree = rewritten(python) / "sglang" / "srt"
+    sources = sorted(tree.rglob("*.py"))
+    parts = [hashlib.sha256(b"\0".join(file.read_bytes() for file in sources)).hexdigest()]
+    for package in ("protocols", "reference", "adapters/sglang", "debug"):
+        files = sorted((ROOT / "kvproto" / package).rglob("*.py"))
+        parts += [ast.dump(_undocumented(file)) for file in files]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _undocumented(file: Path) -> ast.Module:
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [
+                each
+                for each in node.body
+                if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ]
+    return tree
 
 
 def _make(package: Path, made: Path) -> None:

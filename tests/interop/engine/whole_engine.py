@@ -1,12 +1,13 @@
 # pyright: basic, reportMissingImports=false
 """A whole `sglang.Engine` that does what it is told, line by line: the process of one run.
 
-    python -m tests.interop.engine.whole_engine FOLDER MODEL...
+    python -m tests.interop.engine.whole_engine FOLDER SETTING...
 
-Runs in `.interop-venv`. sglang is imported once; each model then has a fork of its own, with its
-engine, tokenizer manager and scheduler. A line on standard input is a JSON object `{"do": NAME}`,
-and its answer one on standard output: the name is one of `COMMANDS`, and `stop` ends the model's
-engine. What sglang says goes to standard error.
+Runs in `.interop-venv`. sglang is imported once; each setting then has a fork of its own, with its
+engine, tokenizer manager and scheduler; `heads+faults` is `heads` with the faults of `faults.py`.
+A line on standard input is a JSON object `{"do": WORDS}`, and its answer one on standard output:
+the first word is one of `COMMANDS`, others are names of scenarios; `stop` ends the engine. What
+sglang says goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tests.interop import rounding
-from tests.interop.engine import observe, scenarios, torch_native
+from tests.interop.engine import faults, observe, scenarios, torch_native
 from tests.interop.engine.models import make_model
+from tests.interop.engine.settings import SETTINGS, Setting
 
 VERSIONS = ("sglang", "torch", "transformers", "triton")
 NEVER_ENDS = {"2": -100.0}
@@ -31,16 +34,16 @@ NEVER_ENDS = {"2": -100.0}
 
 
 def main() -> None:
-    folder, models = Path(sys.argv[1]), sys.argv[2:]
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     _imports()
     torch_native.mend()
     with rounding.as_compiled():
-        for model in models:
+        for name in names:
             child = os.fork()
             if child == 0:
-                os._exit(_serve(model, folder, answers))
+                os._exit(_serve(name, folder, answers))
             os.waitpid(child, 0)
 
 
@@ -53,12 +56,15 @@ def _imports() -> None:
 class Served:
     """An engine that serves one model, and what its scheduler did so far."""
 
-    def __init__(self, model: str, folder: Path) -> None:
-        self.model = model
-        self._events = folder / f"{model}-{os.getpid()}.events"
+    def __init__(self, name: str, folder: Path) -> None:
+        setting, _, at_fault = name.partition("+")
+        self.setting = SETTINGS[setting]
+        self._events = folder / f"{name}-{os.getpid()}.events"
         self._events.touch()
         observe.observe(self._events)
-        self.engine = _engine(make_model(model, folder))
+        if at_fault:
+            faults.make_faulty()
+        self.engine = _engine(self.setting, folder)
 
     def generate(self, prompts: list[list[int]], new_tokens: list[int]) -> list[dict[str, Any]]:
         """Greedy tokens of each prompt, asked together, and what sglang says of each request."""
@@ -92,7 +98,7 @@ class Served:
         return [json.loads(line) for line in self._events.read_text().splitlines()]
 
 
-def _engine(model: Path) -> Any:
+def _engine(setting: Setting, folder: Path) -> Any:
     from sglang.srt.entrypoints.engine import Engine
 
     class ForkedEngine(Engine):  # type: ignore[misc]
@@ -104,17 +110,19 @@ def _engine(model: Path) -> Any:
             return super()._launch_scheduler_processes(*arguments, **named)
 
     return ForkedEngine(
-        model_path=str(model),
+        model_path=str(make_model(setting.model, folder)),
         attention_backend="torch_native",
         chunked_prefill_size=scenarios.CHUNK,
         device="cpu",
         disable_cuda_graph=True,
         dtype="float32",
+        kv_cache_dtype=setting.kv_cache_dtype,
         log_level="info",
         max_mamba_cache_size=64,
         max_running_requests=8,
         max_total_tokens=scenarios.TOKENS,
         mem_fraction_static=0.1,
+        page_size=setting.page_size,
         random_seed=0,
         sampling_backend="pytorch",
         schedule_conservativeness=0.01,
@@ -123,17 +131,18 @@ def _engine(model: Path) -> Any:
     )
 
 
-def _serve(model: str, folder: Path, answers: Any) -> int:
+def _serve(name: str, folder: Path, answers: Any) -> int:
     try:
-        served = Served(model, folder)
+        served = Served(name, folder)
         for line in sys.stdin:
             asked = json.loads(line)
             if asked["do"] == "stop":
                 break
-            told = COMMANDS[asked["do"]](served)
+            command, *arguments = asked["do"].split()
+            told = COMMANDS[command](served, *arguments)
             print(json.dumps(told), file=answers)
         served.engine.shutdown()
-        print(json.dumps({"stopped": model}), file=answers)
+        print(json.dumps({"stopped": name}), file=answers)
     except Exception:
         print(json.dumps({"error": traceback.format_exc()}), file=answers)
         return 1
@@ -164,10 +173,9 @@ def _spent(served: Served) -> float:
     return float(sum(each.user + each.system for each in times))
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "start": _started,
     "scenarios": scenarios.play,
-    "replay": scenarios.replay,
     "measure": _measured,
 }
 
