@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["AllOf", "Answer", "AnyOf", "Member", "Person", "Verdict", "verdict_of", "words"]
+__all__ = [
+    "AllOf",
+    "Answer",
+    "AnyOf",
+    "ByClass",
+    "Member",
+    "Person",
+    "Verdict",
+    "verdict_of",
+    "words",
+]
 
 Verdict = Literal["exact", "needs-trait", "needs-person"]
 """`exact`: a capability says the same; `needs-trait`: pools must declare a value; or neither does.
@@ -37,13 +47,21 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class ByClass:
+    """Of the classes of a table each stays, or the capability that it stands for will do."""
+
+    capabilities: tuple[tuple[str, str], ...]
+    """Class -> capability."""
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
     """Nothing answers it as it stands; `why` is what a person has to decide."""
 
     why: str
 
 
-Answer: TypeAlias = AllOf | AnyOf | Member | Person
+Answer: TypeAlias = AllOf | AnyOf | ByClass | Member | Person
 
 
 def verdict_of(answer: Answer) -> Verdict:
@@ -51,7 +69,7 @@ def verdict_of(answer: Answer) -> Verdict:
     match answer:
         case Person():
             return "needs-person"
-        case Member():
+        case Member() | ByClass():
             return "exact"
         case AllOf(traits=traits):
             return "needs-trait" if traits else "exact"
@@ -67,6 +85,8 @@ def words(answer: Answer) -> str:
             return f"a person: {why}"
         case Member(capability=capability):
             return f"a member of {capability}"
+        case ByClass(capabilities=pairs):
+            return "of a table: " + ", ".join(f"{name} or {other}" for name, other in pairs)
         case AllOf():
             return _all_words(answer)
         case AnyOf(options=options):

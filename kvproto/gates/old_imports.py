@@ -10,7 +10,7 @@ from .import_removal import without_aliases
 from .scopes import Imported, Scope
 from .source_text import Edit, SourceText
 
-__all__ = ["Exported", "removal_edits"]
+__all__ = ["Exported", "removal_edits", "uses_of"]
 
 Exported: TypeAlias = Callable[[str], bool]
 """Whether another module may import this name from the one at hand."""
@@ -30,7 +30,7 @@ def removal_edits(
     under `try` stays: that it fails may be what is tried.
     """
     left_out = {below for node in gone for below in ast.walk(node)}
-    uses = list(_uses(module, scopes[module], scopes))
+    uses = list(uses_of(module, scopes[module], scopes))
     candidates = {(id(home), name) for node, home, name in uses if node in left_out}
     still = {(id(home), name) for node, home, name in uses if node not in left_out}
     quoted = set(_quoted_names(module, {name for _, name in candidates}))
@@ -57,16 +57,17 @@ def _tried(module: ast.Module) -> Iterator[ast.AST]:
             yield from ast.walk(node)
 
 
-def _uses(
+def uses_of(
     node: ast.AST, scope: Scope, scopes: Mapping[ast.AST, Scope]
 ) -> Iterator[tuple[ast.Name, Scope, str]]:
+    """Every name below a node that is not assigned there, with the scope that bound it."""
     scope = scopes.get(node, scope)
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
         found = scope.look_up(node.id)
         if found is not None:
             yield node, found[0], node.id
     for child in ast.iter_child_nodes(node):
-        yield from _uses(child, scope, scopes)
+        yield from uses_of(child, scope, scopes)
 
 
 def _quoted_names(module: ast.Module, names: set[str]) -> Iterator[str]:

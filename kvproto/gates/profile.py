@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .answers import Answer
 
-__all__ = ["Bind", "NotAPool", "Override", "Profile", "Rule"]
+__all__ = ["AskedTable", "Bind", "NotAPool", "Override", "Profile", "Rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,19 @@ class Bind:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTable:
+    """A table of classes in a module, each of which may be the capability of its class as well.
+
+    The class stays beside the capability: before there is a pool, one that assigns its members in
+    `__init__` shows no capability.
+    """
+
+    file: str
+    name: str
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """A code base, as data. `files` are relative to the top of `package`, with forward slashes.
@@ -81,7 +94,13 @@ class Profile:
     hot: tuple[tuple[str, str], ...]
     """Places (file, scope) on a path that runs per layer or per step."""
     binds: tuple[Bind, ...]
+    tables: tuple[AskedTable, ...]
     modules: dict[str, str]
     """Capability -> the module that has it; the others are in `kvproto.protocols`."""
     modules_of_files: tuple[tuple[str, str, str], ...]
     """Names (file, name, module) that are imported from another module in one file."""
+
+    @property
+    def exportable(self) -> tuple[str, ...]:
+        """What a rewrite may take from a module, or change in it, unless another imports it."""
+        return (*self.classes, *(each.name for each in self.tables))

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from kvproto._bad_input import BadInput
 
-from .profile import Bind, NotAPool, Override, Profile
+from .profile import AskedTable, Bind, NotAPool, Override, Profile
 from .rule_table import RuleTable
 from .toml_table import Table
 
 __all__ = ["built_in_profiles", "load_profile"]
 
 _POOLS = ("package", "covers", "operands", "pool_of_file", "not_a_pool")
-_RULES = ("classes", "exact", "attributes", "override", "hot", "bind")
+_RULES = ("classes", "exact", "attributes", "override", "hot", "bind", "class_table")
 _KEYS = frozenset((*_POOLS, *_RULES, "modules", "module_of_file"))
 
 
@@ -69,6 +69,7 @@ def _profile(where: str, name: str, text: str) -> Profile:
         overrides=tuple(_override(table, rules) for table in top.tables("override")),
         hot=tuple(_pair(table, "scope") for table in top.tables("hot")),
         binds=tuple(_bind(table, rules) for table in top.tables("bind")),
+        tables=tuple(_table(table) for table in top.tables("class_table")),
         modules=modules,
         modules_of_files=tuple(
             one for table in top.tables("module_of_file") for one in _modules_of_file(table)
@@ -88,6 +89,11 @@ def _tables(top: Table, key: str) -> list[tuple[str, Table]]:
 def _not_a_pool(table: Table) -> NotAPool:
     table.only({"file", "operand", "why"})
     return NotAPool(file=table.text("file"), operand=table.text("operand"), why=table.text("why"))
+
+
+def _table(table: Table) -> AskedTable:
+    table.only({"file", "name", "why"})
+    return AskedTable(file=table.text("file"), name=table.text("name"), why=table.text("why"))
 
 
 def _bind(table: Table, rules: RuleTable) -> Bind:

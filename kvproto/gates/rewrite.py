@@ -8,8 +8,10 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .answers import Person
+from .answers import ByClass, Person
 from .bound_views import Views, views_of
+from .class_tables import ClassTable, table_of
+from .class_values import ClassValues
 from .found import Found
 from .gate import DUCK_KINDS, Gate
 from .module_gates import found_in, gate_of
@@ -20,6 +22,7 @@ from .profile import Bind, Profile
 from .rewritten import Left, Rewritten
 from .scopes import scopes_of
 from .source_text import Edit, SourceText
+from .table_edits import EITHER, is_only_asked, table_edit
 
 __all__ = ["rewrite"]
 
@@ -46,7 +49,7 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
     text = SourceText.of(source)
     module = ast.parse(text.text)
     views = views_of(module, file, text, profile)
-    changes, left = _changes(module, text, file, profile, views)
+    changes, left = _changes(module, text, file, profile, views, exported)
     if not changes:
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     scopes = scopes_of(module)
@@ -56,7 +59,8 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
     left += more
     if not changes:
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
-    edits = [change.edit for change in changes]
+    # Several gates may ask for classes of one table, which changes once.
+    edits = list(dict.fromkeys(change.edit for change in changes))
     edits += [views.edit(bind, text) for bind in {change.bind for change in changes} if bind]
     modules = {name: module_of(name, file, profile) for name in _names(changes)}
     edits += import_edits(module, scopes[module], modules, text)
@@ -69,7 +73,12 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
 
 
 def _changes(
-    module: ast.Module, text: SourceText, file: str, profile: Profile, views: Views
+    module: ast.Module,
+    text: SourceText,
+    file: str,
+    profile: Profile,
+    views: Views,
+    exported: Exported,
 ) -> tuple[list[_Change], list[Left]]:
     changes: list[_Change] = []
     left: list[Left] = []
@@ -77,10 +86,13 @@ def _changes(
     loose = set(_loose(module)) if asked else set[ast.AST]()
     for found, place in asked:
         gate = gate_of(found, place, file, profile)
-        change = _change(gate, found, text, loose)
+        if isinstance(gate.answer, ByClass) and (table := table_of(found, place.names)):
+            change = _table_change(gate, gate.answer, found, table, text, profile, exported)
+        else:
+            change = _change(gate, found, text, loose)
         if isinstance(change, str):
             left.append(Left(gate, change))
-        elif any(_overlap(change.edit, other.edit) for other in changes):
+        elif any(_overlap(change.edit, o.edit) and change.edit != o.edit for o in changes):
             left.append(Left(gate, "it stands inside another gate: run the rewrite again"))
         else:
             bind = views.of(gate, found, place)
@@ -105,10 +117,31 @@ def _change(gate: Gate, found: Found, text: SourceText, loose: set[ast.AST]) -> 
     return _Change(gate, found, test, edit, None)
 
 
+def _table_change(
+    gate: Gate,
+    answer: ByClass,
+    found: Found,
+    table: ClassTable,
+    text: SourceText,
+    profile: Profile,
+    exported: Exported,
+) -> _Change | str:
+    """The change of the table that a gate takes its class from, or why there is none."""
+    if exported(table.name) or not is_only_asked(table):
+        return f"{table.name} may be used for more than isinstance and issubclass"
+    capabilities = dict(answer.capabilities)
+    classes = [ClassValues(profile).named(value, table.names) for value in table.values]
+    if not all(name in capabilities for name in classes):
+        return f"{table.name} has more than classes in it"
+    edit = table_edit(table, [capabilities[name] for name in classes if name], text)
+    test = NewTest((), "or", frozenset({EITHER, *capabilities.values()}), None)
+    return _Change(gate, found, test, edit, None)
+
+
 def _bound(change: _Change, bind: Bind, text: SourceText, loose: bool) -> _Change:
     """The change to a test of what was bound when the pool was taken."""
     test = f"self.{bind.name} is not None"
-    edit = Edit(*_span(change.found.node, text), test if loose else f"({test})")
+    edit = Edit(*text.span(change.found.node), test if loose else f"({test})")
     return replace(change, edit=edit, bind=bind)
 
 
@@ -117,13 +150,13 @@ def _edit(found: Found, test: NewTest, text: SourceText, loose: bool) -> Edit | 
     node = found.node
     line_start, line = text.line_of(node.lineno)
     indent = line[: len(line) - len(line.lstrip())]
-    start, end = _span(node, text)
+    start, end = text.span(node)
     room = _WIDTH - (start - line_start)
     new = test.text(indent=indent, room=room, newline=text.newline)
     if isinstance(node, ast.Call):
         # Where only the class is another, the pool stays as it is written.
         if test.classes is not None:
-            return Edit(*_span(node.args[1], text), test.classes)
+            return Edit(*text.span(node.args[1]), test.classes)
         return Edit(start, end, new)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
@@ -172,14 +205,9 @@ def _names(changes: list[_Change]) -> set[str]:
 
 
 def _segment(node: ast.expr, text: SourceText) -> str:
-    start, end = _span(node, text)
+    start, end = text.span(node)
     written = text.text[start:end]
     return ast.unparse(node) if "\n" in written or "\r" in written else written
-
-
-def _span(node: ast.expr | ast.pattern, text: SourceText) -> tuple[int, int]:
-    end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
-    return text.offset(node.lineno, node.col_offset), text.offset(end_line, end_column)
 
 
 def _overlap(one: Edit, other: Edit) -> bool:

@@ -53,7 +53,7 @@ def rewrite_tree(
     files = python_files(path)
     root = path if path.is_dir() else path.parent
     # Of a lone file nothing is known about who imports from it.
-    exports = exports_of(files if path.is_dir() else [], profile.classes if path.is_dir() else [])
+    exports = exports_of(files, profile.exportable) if path.is_dir() else exports_of([], [])
     rewritten: list[Rewritten] = []
     unread: dict[str, str] = {}
     for number, result in enumerate(_each(files, root, profile, exports), start=1):

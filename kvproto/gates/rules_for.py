@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .answers import AllOf, Answer, AnyOf, Person
+import ast
+
+from .answers import AllOf, Answer, AnyOf, ByClass, Person
+from .class_tables import table_of
 from .files import file_is
 from .found import Found, Place
 from .gate import EXACT_KINDS
@@ -20,6 +23,8 @@ _BY_HAND = {
 }
 """Kinds that no default answers: only an override says what the place wants."""
 
+_KEYED = "a key says which class of a table is asked for: the profile does not know the table"
+
 
 def rule_for(
     found: Found, place: Place, file: str, operand: str, profile: Profile
@@ -31,7 +36,31 @@ def rule_for(
     if found.attribute is not None:
         unknown = Person(f"the profile has no answer for {found.attribute}")
         return profile.attributes.get(found.attribute, Rule("?", unknown)), ""
+    table = table_of(found, place.names)
+    if table is not None:
+        for each in profile.tables:
+            if file_is(file, each.file) and table.name == each.name:
+                return _of_table(found, profile), each.why
+        if isinstance(table.written, ast.Dict):
+            return Rule(_asks(found, profile), Person(_KEYED)), ""
     return _of_classes(found, profile), ""
+
+
+def _of_table(found: Found, profile: Profile) -> Rule:
+    """One of the classes is asked for, each by its one capability."""
+    asks = _asks(found, profile)
+    pairs: list[tuple[str, str]] = []
+    for name in found.classes:
+        match profile.classes[name].answer:
+            case AllOf(capabilities=(capability,), without=(), traits=()):
+                pairs.append((name, capability))
+            case _:
+                return Rule(asks, Person(f"no capability alone is what {name} stands for"))
+    return Rule(asks, ByClass(tuple(pairs)))
+
+
+def _asks(found: Found, profile: Profile) -> str:
+    return "; or ".join(dict.fromkeys(profile.classes[name].asks for name in found.classes))
 
 
 def _fits(override: Override, found: Found, place: Place, file: str, operand: str) -> bool:
@@ -46,7 +75,7 @@ def _fits(override: Override, found: Found, place: Place, file: str, operand: st
 
 
 def _of_classes(found: Found, profile: Profile) -> Rule:
-    asks = "; or ".join(dict.fromkeys(profile.classes[name].asks for name in found.classes))
+    asks = _asks(found, profile)
     if found.kind in _BY_HAND:
         return Rule(asks, Person(_BY_HAND[found.kind]))
     if found.kind in EXACT_KINDS:

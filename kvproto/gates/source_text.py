@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import io
 import re
@@ -72,6 +73,11 @@ class SourceText:
         if text.isascii():
             return start + column
         return start + len(text.encode()[:column].decode())
+
+    def span(self, node: ast.expr | ast.pattern) -> tuple[int, int]:
+        """The characters where a node begins and ends."""
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return self.offset(node.lineno, node.col_offset), self.offset(end_line, end_column)
 
     def line_of(self, line: int) -> tuple[int, str]:
         """Where a line begins, and its text with its end."""

@@ -23,6 +23,7 @@ from .composite_requests import (
 from .compressed import CompressStates, DSV4Compressed
 from .compressed_requests import CompressedPoolRequest
 from .declares import WantedTraits, declares, traits_have
+from .either import either
 from .fallback import Fallback
 from .fp4_workspace import FP4Workspace
 from .fused_draft import FusedDraft
@@ -255,6 +256,7 @@ __all__ = [
     "bytes_per_token",
     "checkpoint_scale",
     "declares",
+    "either",
     "explain",
     "forget",
     "peer_differences",

@@ -15,7 +15,10 @@ WRONG = [
     (TOML.replace('package = "engine"', ""), "engine.toml: package: is missing"),
     (TOML.replace('"engine 1"', "1"), "engine.toml: covers: must be a string"),
     (TOML.replace('["pool", "get_pool", "allocator"]', "[1]"), "operands: must be a string or"),
-    (TOML + "[speed]", "engine.toml: speed: no such key; there is attributes, bind, classes"),
+    (
+        TOML + "[speed]",
+        "engine.toml: speed: no such key; there is attributes, bind, class_table, classes",
+    ),
     (TOML + "[classes.A]\nasks = 'a'", "classes.A: needs one answer, there is none of"),
     (
         TOML + "[classes.A]\ncapability = 'MHARows'\nperson = 'b'",

@@ -160,6 +160,75 @@ def test_golden(kind: str, engine: Profile) -> None:
     assert after(got, engine) == got
 
 
+TABLES = """
+[[class_table]]
+file = "engine/user.py"
+name = "BASES"
+why = "a class is built, and used as a pool"
+"""
+
+ASKED = """\
+    base = BASES[kind]
+    if not issubclass(cls, base) or issubclass(cls, BASES["pair"]):
+        raise TypeError(f"{cls} is no {base.__name__}")
+"""
+
+
+def test_a_table_of_classes_keeps_each_beside_its_capability(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, TOML + TABLES)
+    source = (
+        "from engine.pools import Heads, Pair\n"
+        'BASES: dict[str, type] = {\n    "heads": Heads,  # rows\n    "pair": Pair,\n}\n'
+        f"def check(cls, kind):\n{ASKED}"
+    )
+    expected = (
+        "from engine.pools import Heads, Pair\n"
+        "from kvproto.protocols import MHARows, SWAComposite, either\n"
+        'BASES: dict[str, type] = {\n    "heads": either(Heads, MHARows),  # rows\n'
+        '    "pair": either(Pair, SWAComposite),\n}\n'
+        f"def check(cls, kind):\n{ASKED}"
+    )
+    assert after(source, profile) == expected
+    assert after(expected, profile) == expected
+    got = rewritten(source, profile)
+    assert ([gate.kind for gate in got.done], got.left) == (["issubclass"] * 2, ())
+
+
+def test_a_tuple_of_classes_for_issubclass(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, TOML + TABLES)
+    source = "from engine.pools import Pair\nBASES = (Pair,)\nissubclass(c, BASES)\n"
+    assert after(source, profile) == (
+        "from engine.pools import Pair\nfrom kvproto.protocols import SWAComposite, either\n"
+        "BASES = (either(Pair, SWAComposite),)\nissubclass(c, BASES)\n"
+    )
+
+
+DICT = 'BASES = {"heads": Heads, "pair": Pair}\n'
+LEFT_TABLES = [
+    (DICT + "issubclass(c, BASES[k])\nBASES[k]()", "may be used for more"),
+    (DICT + "issubclass(c, BASES[k])\nBASES[k] = c", "may be used for more"),
+    (DICT + "base = BASES[k]\nissubclass(c, base)\nmake(base)", "may be used for more"),
+    (DICT + "issubclass(c, BASES[k])\nc in BASES.values()", "may be used for more"),
+    ('BASES = {"a": Pair, "b": Other}\nissubclass(c, BASES[k])', "more than classes"),
+    ('BASES = {"a": Pair, "b": Latent}\nissubclass(c, BASES[k])', "no capability alone"),
+    (DICT.replace("BASES", "OTHERS") + "isinstance(p, OTHERS[k])", "does not know the table"),
+    (DICT.replace("BASES", "OTHERS") + "issubclass(c, OTHERS[k])", "does not know the table"),
+]
+
+
+@pytest.mark.parametrize(("source", "why"), LEFT_TABLES)
+def test_a_table_that_is_left_says_why(source: str, why: str, tmp_path: Path) -> None:
+    got = rewritten(IMPORT + source, profile_of(tmp_path, TOML + TABLES))
+    assert got.after == got.before
+    assert [why in left.why for left in got.left][:1] == [True]
+
+
+def test_a_table_that_another_module_may_import_is_left(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, TOML + TABLES)
+    got = rewritten(IMPORT + DICT + "issubclass(c, BASES[k])", profile, exported=True)
+    assert got.after == got.before
+
+
 LEFT = [
     ("isinstance(p, Spec)", "plain data"),
     ("issubclass(cls, Heads)", "a class is asked before there is a pool"),

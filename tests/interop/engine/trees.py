@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kvproto._version import __version__
-from tests.interop.engine import by_hand
 
 __all__ = ["Run", "RunFailed", "digest", "end", "environment", "rewritten", "start"]
 
@@ -154,7 +153,6 @@ def _make(package: Path, made: Path) -> None:
     )
     if done.returncode != 0:
         raise RunFailed(f"kvproto gates --apply:\n{(done.stdout + done.stderr)[-2000:]}")
-    by_hand.apply(made / "srt")
 
 
 def _digest(package: Path) -> str:
@@ -164,7 +162,6 @@ def _digest(package: Path) -> str:
     parts = [
         record,
         Path(__file__),
-        Path(by_hand.__file__),
         *(p for p in tool if p.suffix in {".py", ".toml"}),
     ]
     return hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest()[:16]

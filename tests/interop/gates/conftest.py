@@ -37,7 +37,7 @@ def scanned(sglang_srt: Path, sglang: Profile) -> Scan:
 @pytest.fixture(scope="session")
 def rewritten(sglang_srt: Path, sglang: Profile, scanned: Scan) -> Tree:
     """What `rewrite_tree` makes of the whole, which does not look again where no gate was found."""
-    exports = exports_of(python_files(sglang_srt), sglang.classes)
+    exports = exports_of(python_files(sglang_srt), sglang.exportable)
     holding = sorted({gate.file for gate in scanned.gates if gate.classes})
     files = [
         rewrite((sglang_srt / f).read_bytes(), f, sglang, partial(exports.may_be_imported, f))

@@ -31,12 +31,23 @@ def main() -> None:
         "imports": {module: imported(module) for module in asked["modules"]},
         "objects": {name: type(pool).__name__ for name, pool in objects.items()},
         "refused": refused,
+        "table": of_table({cls for pool in objects.values() for cls in type(pool).__mro__}),
         "answers": [
             [[was(question, pool), now(question, pool)] for pool in objects.values()]
             for question in asked["questions"]
         ],
     }
     print(json.dumps(told))
+
+
+def of_table(classes: set[type]) -> dict[str, list[str]]:
+    """Of each kind, the classes that the table of a platform's pools lets through."""
+    from sglang.srt.mem_cache.kv_cache_configurator import _KV_POOL_BASE_FOR_KIND
+
+    return {
+        kind: sorted({cls.__name__ for cls in classes if issubclass(cls, base)})
+        for kind, base in _KV_POOL_BASE_FOR_KIND.items()
+    }
 
 
 def imported(module: str) -> str:

@@ -45,7 +45,10 @@ class Question:
 
 
 def questions_of(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[Gate]]:
-    """Those of class gates, which are rewritten; sorted, with the gates that ask each."""
+    """Those of class gates, which are rewritten, and have a pool to ask; sorted, with the gates.
+
+    A table of classes is asked before there is a pool: `equivalence` asks it about classes.
+    """
     return _asked((gate for gate in gates if gate.classes), profile)
 
 

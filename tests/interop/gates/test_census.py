@@ -84,6 +84,7 @@ def test_every_class_that_is_tested_and_every_member_that_is_tried_has_a_rule(
 def test_every_rule_of_a_place_is_used(scanned: Scan, sglang: Profile) -> None:
     used = {gate.why for gate in scanned.gates}
     assert [override for override in sglang.overrides if override.why not in used] == []
+    assert {table.why for table in sglang.tables} <= used
     members = set(sglang.attributes)
     assert members <= {gate.attribute for gate in scanned.gates}
 

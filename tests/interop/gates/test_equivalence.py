@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvproto.gates import Gate, Profile, Scan
+from kvproto.gates.answers import ByClass
 from kvproto.gates.rewrite_tree import Tree
 from tests.interop.gates.equivalence_page import (
     DATA,
@@ -86,6 +87,16 @@ def test_only_explained_answers_are_others(
     assert len(different) == len(DIFFERENT), different
 
 
+def test_a_table_lets_through_the_classes_that_it_did(told: dict[str, Any]) -> None:
+    """As it is: that the rewritten one lets the same through is asserted with all other answers."""
+    table = told["table"]
+    assert table.keys() == {"mha", "mla", "dsa"}
+    assert {"MHATokenToKVPool", "NPUMHATokenToKVPool"} <= set(table["mha"])
+    assert {"MLATokenToKVPool", "NPUMLATokenToKVPool", "DSATokenToKVPool"} <= set(table["mla"])
+    assert "NPUMLATokenToKVPool" not in table["dsa"]
+    assert "SWAKVPool" not in {name for names in table.values() for name in names}
+
+
 def test_no_question_is_only_answered_with_no(
     told: dict[str, Any], questions: dict[Question, list[Gate]]
 ) -> None:
@@ -99,6 +110,9 @@ def test_every_rewritten_gate_is_in_the_table(
 ) -> None:
     asked = [gate for gates in questions.values() for gate in gates]
     done = [gate for file in rewritten.files for gate in file.done]
+    tables = [gate for gate in done if isinstance(gate.answer, ByClass)]
+    assert [(gate.kind, gate.operand) for gate in tables] == [("issubclass", "pool_cls")]
+    done.remove(tables[0])
     assert sorted(map(repr, asked)) == sorted(map(repr, done))
 
 

@@ -15,7 +15,7 @@ from kvproto.gates.scan import python_files
 
 
 def test_most_gates_are_rewritten_and_the_others_say_why(rewritten: Tree) -> None:
-    assert (rewritten.done, len(rewritten.left)) == (204, 32)
+    assert (rewritten.done, len(rewritten.left)) == (205, 31)
     assert rewritten.done / (rewritten.done + len(rewritten.left)) >= 0.85
     assert all(left.why and left.gate.verdict == "needs-person" for left in rewritten.left)
 
@@ -75,8 +75,8 @@ def test_the_page_has_these_counts(rewritten: Tree) -> None:
     page = (Path(__file__).parents[3] / "docs" / "gates.md").read_text()
     share = f"{rewritten.done / (rewritten.done + len(rewritten.left)):.1%}"
     assert (
-        f"204 of 236 gates on classes rewritten ({share}) in {len(rewritten.changed)} files; "
-        "32 left for a person"
+        f"205 of 236 gates on classes rewritten ({share}) in {len(rewritten.changed)} files; "
+        "31 left for a person"
     ) in page
 
 
