@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 from .answers import AllOf, Answer, AnyOf, ByClass, Person
 from .class_tables import table_of
 from .files import file_is
@@ -23,8 +21,6 @@ _BY_HAND = {
 }
 """Kinds that no default answers: only an override says what the place wants."""
 
-_KEYED = "a key says which class of a table is asked for: the profile does not know the table"
-
 
 def rule_for(
     found: Found, place: Place, file: str, operand: str, profile: Profile
@@ -41,8 +37,6 @@ def rule_for(
         for each in profile.tables:
             if file_is(file, each.file) and table.name == each.name:
                 return _of_table(found, profile), each.why
-        if isinstance(table.written, ast.Dict):
-            return Rule(_asks(found, profile), Person(_KEYED)), ""
     return _of_classes(found, profile), ""
 
 

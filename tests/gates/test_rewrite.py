@@ -211,8 +211,8 @@ LEFT_TABLES = [
     (DICT + "issubclass(c, BASES[k])\nc in BASES.values()", "may be used for more"),
     ('BASES = {"a": Pair, "b": Other}\nissubclass(c, BASES[k])', "more than classes"),
     ('BASES = {"a": Pair, "b": Latent}\nissubclass(c, BASES[k])', "no capability alone"),
-    (DICT.replace("BASES", "OTHERS") + "isinstance(p, OTHERS[k])", "does not know the table"),
-    (DICT.replace("BASES", "OTHERS") + "issubclass(c, OTHERS[k])", "does not know the table"),
+    (DICT.replace("BASES", "OTHERS") + "isinstance(p, OTHERS[k])", "is chosen at run time"),
+    (DICT.replace("BASES", "OTHERS") + "issubclass(c, OTHERS[k])", "before there is a pool"),
 ]
 
 
