@@ -110,7 +110,7 @@ def test_scenarios_played_again_give_the_recorded_tokens(
         record_property(NOTE, "docs/engine.md was recorded with other code: make engine")
     with Session(interop_python, run, name) as session:
         started = session.ask("start")
-        again = session.ask("replay " + " ".join(scenarios))
+        again = session.ask("scenarios " + " ".join(scenarios))
         session.ask("stop")
     told = recorded[name]
     assert started | {"versions": {}} == told["started"][run] | {"versions": {}}
