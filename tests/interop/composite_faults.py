@@ -89,8 +89,9 @@ def index_keys_asked_for_while_they_load(pool: Any) -> object:
 @on("swa over dsa and mla")
 def latent_window_rows_restored_in_part(pool: Any) -> object:
     """The full leaf has no part in it: its host copy needs CUDA in sglang."""
-    pool.full_kv_pool.get_cpu_copy = lambda *_, **__: None
+    pool.full_kv_pool.get_cpu_copy = lambda *_, **__: "rows of full layers"
     pool.full_kv_pool.load_cpu_copy = lambda *_, **__: None
+    pool.full_kv_pool.check_cpu_copy = lambda *_, **__: None  # ours asks it first
     pool.swa_kv_pool.kv_buffer[0][3:5] = torch.tensor([7.0, 8.0]).view(2, 1, 1)
     copy = pool.get_cpu_copy(torch.tensor([5, 6]))
     pool.swa_kv_pool.kv_buffer[0].zero_()

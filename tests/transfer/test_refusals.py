@@ -167,6 +167,7 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
 
 ACCEPTED: dict[str, Change] = {
     "PoolManifest.owner": lambda m: replace(m, owner="other"),
+    "PoolManifest.process": lambda m: replace(m, process="another"),
     "PoolManifest.conversion": lambda m: replace(m, conversion="staging"),
     "PoolPart.left_out": on_part(lambda p: replace(p, left_out=())),
     "PoolPart.traits": on_part(lambda p: replace(p, traits=None)),
