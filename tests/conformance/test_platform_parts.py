@@ -157,7 +157,7 @@ def test_each_capability_is_kept_broken_declined_or_not_offered() -> None:
     wrong = capability_cells(check_platform(token_items(), specs=FEW[1:2], laws=["transfer"]))
     broken = ("transfer.item-len", "transfer.regions", "transfer.loopback")
     assert wrong["Transferable"] == Cell("broken", broken)
-    known = dict.fromkeys(broken, "next quarter")
+    known: dict[str, str] = dict.fromkeys(broken, "next quarter")
     announced = check_platform(token_items(), specs=FEW[1:2], laws=["transfer"], expected=known)
     assert announced.ok
     assert capability_cells(announced)["Transferable"].state == "known"
