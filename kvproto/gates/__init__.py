@@ -1,6 +1,6 @@
 """Finds where code asks who made a KV-cache pool, and says what to ask instead."""
 
-from .answers import AllOf, Answer, AnyOf, ByClass, Member, Person, Verdict
+from .answers import AllOf, Answer, AnyOf, ByClass, Member, Near, Person, Verdict
 from .gate import Gate, GateKind
 from .module_gates import gates_of
 from .profile import Profile
@@ -15,6 +15,7 @@ __all__ = [
     "Gate",
     "GateKind",
     "Member",
+    "Near",
     "Person",
     "Profile",
     "Scan",

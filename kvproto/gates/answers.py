@@ -11,6 +11,7 @@ __all__ = [
     "AnyOf",
     "ByClass",
     "Member",
+    "Near",
     "Person",
     "Verdict",
     "verdict_of",
@@ -55,19 +56,30 @@ class ByClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """What the place means, which not every pool answers as it answers the member.
+
+    `why` says which pools do not: a person has to see whether they get there.
+    """
+
+    meant: AllOf | AnyOf | Member
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
     """Nothing answers it as it stands; `why` is what a person has to decide."""
 
     why: str
 
 
-Answer: TypeAlias = AllOf | AnyOf | ByClass | Member | Person
+Answer: TypeAlias = AllOf | AnyOf | ByClass | Member | Near | Person
 
 
 def verdict_of(answer: Answer) -> Verdict:
     """How far a rewrite can go without anybody."""
     match answer:
-        case Person():
+        case Person() | Near():
             return "needs-person"
         case Member() | ByClass():
             return "exact"
@@ -83,6 +95,8 @@ def words(answer: Answer) -> str:
     match answer:
         case Person(why=why):
             return f"a person: {why}"
+        case Near(meant=meant, why=why):
+            return f"a person: {words(meant)}, but {why}"
         case Member(capability=capability):
             return f"a member of {capability}"
         case ByClass(capabilities=pairs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .answers import AllOf, Answer, AnyOf, ByClass, Member, Person
+from .answers import AllOf, Answer, AnyOf, ByClass, Member, Near, Person
 
 __all__ = ["DECLARES", "NewTest", "new_test"]
 
@@ -60,7 +60,7 @@ def _folded(part: str, indent: str, room: int, newline: str) -> str:
 def new_test(answer: Answer, pool: str) -> NewTest | None:
     """The test of an expression that is a pool; None where that is not what changes."""
     match answer:
-        case Person() | Member() | ByClass():
+        case Person() | Near() | Member() | ByClass():
             return None
         case AllOf():
             classes = answer.capabilities[0] if _is_one_capability(answer) else None

@@ -8,7 +8,7 @@ from importlib import import_module
 from kvproto import protocols
 from kvproto.protocols import TRAIT_DOMAINS, Capability
 
-from .answers import AllOf, Answer, AnyOf, Member, Person
+from .answers import AllOf, Answer, AnyOf, Member, Near, Person
 from .profile import Rule
 from .toml_table import Table
 
@@ -30,14 +30,24 @@ class RuleTable:
         return self._rule(table)
 
     def of_attribute(self, table: Table, attribute: str) -> Rule:
-        """As `of_class`; `member_of = "Capability"` is one more answer."""
-        table.only(_CLASS | {"member_of"})
-        rule = self._rule(table)
+        """As `of_class`; `member_of = "Capability"` is one more answer.
+
+        `differs` says which pools do not answer the member as they answer that.
+        """
+        table.only(_CLASS | {"member_of", "differs"})
+        rule = self._rule(table.without({"differs"}))
         if isinstance(rule.answer, Member) and not hasattr(
             self._protocol(rule.answer.capability), attribute
         ):
             raise table.wrong("member_of", f"{rule.answer.capability} has no {attribute}")
-        return rule
+        return self._near(rule, table) if "differs" in table else rule
+
+    def _near(self, rule: Rule, table: Table) -> Rule:
+        match rule.answer:
+            case AllOf() | AnyOf() | Member() as meant:
+                return Rule(rule.asks, Near(meant, table.text("differs")))
+            case _:
+                raise table.wrong("differs", "is of an answer: there is none but a person")
 
     def _protocol(self, capability: str) -> type:
         module = import_module(self._modules.get(capability, "kvproto.protocols"))

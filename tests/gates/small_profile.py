@@ -43,6 +43,10 @@ member_of = "SWAComposite"
 [attributes.mem_usage]
 member_of = "SizeReporting"
 
+[attributes.end_layer]
+member_of = "KVLeaf"
+differs = "host pools have it too"
+
 [[override]]
 file = "engine/special.py"
 scope = "Consumer.ask"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvproto.gates import Profile
+from kvproto.gates.answers import words
 from tests.gates.small_profile import scanned
 
 TRIED = [
@@ -34,6 +35,13 @@ def test_a_member_is_tried(
 ) -> None:
     found = [(g.kind, g.operand, g.attribute) for g in scanned(source, engine)]
     assert found == [(kind, operand, attribute)]
+
+
+def test_a_member_that_others_have_too_is_left_to_a_person(engine: Profile) -> None:
+    same, other = scanned("hasattr(pool, 'mem_usage'), hasattr(pool, 'end_layer')", engine)
+    assert same.verdict == "exact"
+    assert other.verdict == "needs-person"
+    assert words(other.answer) == ("a person: a member of KVLeaf, but host pools have it too")
 
 
 NOT_TRIED = [

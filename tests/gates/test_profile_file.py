@@ -41,6 +41,10 @@ WRONG = [
         "attributes.a.member_of: MHARows has no a",
     ),
     (TOML + "[classes.A]\nmember_of = 'MHARows'", "classes.A.member_of: no such key"),
+    (
+        TOML + "[attributes.a]\nasks = 'a'\nperson = 'b'\ndiffers = 'c'",
+        "attributes.a.differs: is of an answer",
+    ),
     (TOML + "[[override]]\nclasses = ['A']\ncapability = 'MHARows'\nwhy = 'b'", "no class A in"),
     (TOML + "[[override]]\ncapability = 'MHARows'", "override[1].why: is missing"),
     (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from kvproto.gates import Gate, Profile
-from kvproto.gates.answers import AllOf, Member
+from kvproto.gates.answers import AllOf, Member, Near
 from kvproto.gates.new_imports import module_of
 from kvproto.gates.new_tests import new_test
 
@@ -60,7 +60,7 @@ def members_of(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[G
 def _asked(gates: Iterable[Gate], profile: Profile) -> dict[Question, list[Gate]]:
     found: dict[Question, list[Gate]] = defaultdict(list)
     for gate in gates:
-        answer = gate.answer
+        answer = gate.answer.meant if isinstance(gate.answer, Near) else gate.answer
         if isinstance(answer, Member):
             answer = AllOf((answer.capability,))
         test = new_test(answer, "pool")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kvproto.gates import Gate, Profile, Scan
-from kvproto.gates.answers import ByClass
+from kvproto.gates.answers import ByClass, Near
 from kvproto.gates.rewrite_tree import Tree
 from tests.interop.gates.equivalence_page import (
     DATA,
@@ -114,6 +114,15 @@ def test_every_rewritten_gate_is_in_the_table(
     assert [(gate.kind, gate.operand) for gate in tables] == [("issubclass", "pool_cls")]
     done.remove(tables[0])
     assert sorted(map(repr, asked)) == sorted(map(repr, done))
+
+
+def test_a_member_that_some_pool_answers_otherwise_is_left_to_a_person(
+    told: dict[str, Any], everything: dict[Question, list[Gate]]
+) -> None:
+    for (question, gates), answers in zip(everything.items(), told["answers"], strict=True):
+        if question.attribute:
+            differs = any(was != now for was, now in answers)
+            assert {isinstance(gate.answer, Near) for gate in gates} == {differs}, question.was
 
 
 def test_every_class_of_the_profile_has_an_object_or_a_reason(
