@@ -7,6 +7,7 @@ from typing import Any
 
 from kvproto.protocols import (
     CapabilityError,
+    Composite,
     Declined,
     HybridComposite,
     HybridPoolRequest,
@@ -32,12 +33,13 @@ __all__ = [
 COMPOSITES = (SWAPoolRequest, HybridPoolRequest)
 """What the kit builds itself where a factory declines it."""
 
-_FAMILIES = ("swa", "hybrid", "composite")
+
+_OF_COMPOSITES = frozenset((Composite, SWAComposite, HybridComposite))
 
 
 def binds_over_leaves(law: Law) -> bool:
     """Is the law about composites? The others hold for the leaves by themselves."""
-    return law.family in _FAMILIES
+    return not _OF_COMPOSITES.isdisjoint(law.capabilities)
 
 
 _EVERY_ROW = ("leaf.layers-owned", "leaf.write-read", "leaf.read-doors", "leaf.geometry")
@@ -47,6 +49,7 @@ _ALSO = {
     "swa.write-window": _AT_ZERO,
     "swa.move": ("move.slot-zero",),
     "swa.bare-loc": _AT_ZERO,
+    "host-tier.spaces": ("transfer.regions", "host-tier.layouts"),
 }
 
 

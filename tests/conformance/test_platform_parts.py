@@ -92,8 +92,6 @@ def test_parts_are_asked_every_law_that_a_factory_of_them_is() -> None:
     by_factory = check_pool(build_reference, specs=few)
     assert by_platform.conformant
     asked = {r.law for r in by_platform.results}
-    # Of a pair whose leaves are the reference's; leaves alone are asked the other laws of the tier.
-    asked.add("host-tier.spaces")
     assert {r.law for r in by_factory.results if r.subject != "SWAPool"} <= asked
     assert {s.name for s in by_platform.subjects} == {"MHALeaf", "SWAPool over MHALeaf"}
     assert not by_platform.declined
