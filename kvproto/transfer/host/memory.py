@@ -22,21 +22,23 @@ class OpenBytes(Protocol):
 def host_memory(nbytes: int, device: torch.device) -> Tensor:
     """uint8 `[nbytes]` of zeros in host memory, pinned where torch pins for that kind of device.
 
-    Torch pins for the accelerator of the process alone, and not every accelerator can.
-    Every byte is written once, so that no copy is the first to touch a page of the system's.
+    Torch pins for the accelerator of the process alone, and not every accelerator can. Every byte
+    is written once, so that no copy is the first to touch a page of the system's.
+
+    :raises RuntimeError: from torch, where so much cannot be pinned.
     """
-    memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
     accelerator = torch.accelerator.current_accelerator()
-    if accelerator is not None and accelerator.type == device.type:
-        memory = _pinned(memory)
-    return memory.fill_(0)
+    pinned = accelerator is not None and accelerator.type == device.type and _can_pin()
+    return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=pinned).fill_(0)
 
 
-def _pinned(memory: Tensor) -> Tensor:
+def _can_pin() -> bool:
+    """Whether the backend has pinned memory, by a byte of it: no more than that can be too much."""
     try:
-        return torch.empty_like(memory, pin_memory=True)
-    except (NotImplementedError, RuntimeError):  # a backend without pinned memory: `pinned` says so
-        return memory
+        torch.empty(1, dtype=torch.uint8, device="cpu", pin_memory=True)
+    except RuntimeError:  # NotImplementedError is one
+        return False
+    return True
 
 
 def open_bytes(address: int, nbytes: int, device: torch.device, /) -> Tensor:

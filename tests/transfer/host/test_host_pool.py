@@ -306,23 +306,34 @@ def test_a_layer_of_an_envelope_whose_rows_lie_head_by_head_comes_back_whole() -
         assert not memory[SAVED, layer_id + 1 :].any()
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_memory_is_pinned_for_the_accelerator_of_the_pool_where_it_can_be(
-    refuses: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An accelerator that torch does not know by name; this machine has none to pin for."""
-    asked: list[bool] = []
+def pinning_up_to(most: int, monkeypatch: pytest.MonkeyPatch) -> tuple[torch.device, list[int]]:
+    """An accelerator that torch does not know by name, and what was asked to be pinned for it."""
+    there, asked, real = torch.device("privateuseone"), list[int](), torch.empty
 
-    def empty_like(given: Tensor, *, pin_memory: bool) -> Tensor:
-        asked.append(pin_memory)
-        if refuses:
-            raise RuntimeError("no pinned memory for this backend")
-        return torch.ones(given.shape, dtype=given.dtype)
+    def empty(nbytes: int, *, pin_memory: bool, **options: Any) -> Tensor:
+        if pin_memory:
+            asked.append(nbytes)
+            if nbytes > most:
+                raise RuntimeError(f"cannot pin {nbytes} bytes")
+        return real(nbytes, **options).fill_(1)
 
-    there = torch.device("privateuseone")
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: there)
-    monkeypatch.setattr(torch, "empty_like", empty_like)
+    monkeypatch.setattr(torch, "empty", empty)
+    return there, asked
+
+
+@pytest.mark.parametrize(("most", "pinned"), [(0, []), (64, [8])])
+def test_memory_is_pinned_for_the_accelerator_of_the_pool_where_it_can_be(
+    most: int, pinned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, asked = pinning_up_to(most, monkeypatch)
     assert host_memory(8, torch.device("cpu")).tolist() == [0] * 8
     assert not asked
     assert host_memory(8, there).tolist() == [0] * 8
-    assert asked == [True]
+    assert asked == [1, *pinned]
+
+
+def test_memory_that_is_too_much_to_pin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, _ = pinning_up_to(64, monkeypatch)
+    with pytest.raises(RuntimeError, match="cannot pin 65 bytes"):
+        host_memory(65, there)
