@@ -63,21 +63,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measure(options: DemoOptions) -> tuple[list[DemoResult], str | None]:
     """What both processes found, kind by kind, and one line of why there is not more."""
+    end = time.monotonic() + options.timeout  # before any wait of a session, which is as long
     with _processes(options) as sides, Progress(len(options.kinds)) as progress:
-        return _heard(sides, options, progress)
+        return _heard(sides, options, end, progress)
 
 
 def _heard(
-    sides: Sides, options: DemoOptions, progress: Progress
+    sides: Sides, options: DemoOptions, end: float, progress: Progress
 ) -> tuple[list[DemoResult], str | None]:
     """What was found, and what failed first: the other side's failure may follow from it."""
-    end, living = time.monotonic() + options.timeout, list(sides)
+    living = list(sides)
     found: list[DemoResult] = []
     failures: list[DemoFailure] = []
     while len(found) < len(options.kinds) and living and not failures:
         progress.show(len(found))
-        left = end - time.monotonic()
-        if not connection.wait(living, min(max(0.0, left), _TICK)) and left <= 0:
+        connection.wait(living, min(max(0.0, end - time.monotonic()), _TICK))
+        if time.monotonic() >= end:
             return found, f"not done in {options.timeout:g} seconds"
         for side in [each for each in living if each.poll()]:
             try:
