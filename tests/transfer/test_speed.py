@@ -23,7 +23,7 @@ def test_a_session_slower_than_demanded_is_the_exit_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rounds = (Round(seconds, 1.0, 0.5, seconds, 1.0),) * 3
+    rounds = (Round(seconds, 1.0, 0.5),) * 3
     found = [DemoResult("mha", 1 << 28, 64, rounds)]
     monkeypatch.setattr(transfer, "measure", lambda _: (found, None))
     monkeypatch.setattr(sys, "argv", ["transfer"])
@@ -31,7 +31,7 @@ def test_a_session_slower_than_demanded_is_the_exit_status(
     assert ("Missed: 0.83 of the engine alone." in capsys.readouterr().out) == bool(status)
 
 
-def test_a_session_that_sleeps_is_missed_by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_sleeps_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes are forked from this one, and sleep in each poll of the sender."""
     poll = Sender.poll
 
@@ -43,7 +43,7 @@ def test_a_session_that_sleeps_is_missed_by_the_wall(monkeypatch: pytest.MonkeyP
     sizes = {"pages": 8, "page_size": 64, "layers": 8, "rounds": 1}
     found, failure = measure(DemoOptions(kinds=("mha",), engine="local", timeout=60, **sizes))
     assert failure is None
-    assert any(line.endswith(" by the wall") for line in transfer.shortfalls(found[0]))
+    assert transfer.shortfalls(found[0])
 
 
 def test_what_could_not_be_measured_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +56,6 @@ def test_what_could_not_be_measured_is_no_success(monkeypatch: pytest.MonkeyPatc
 def test_the_page_shows_the_rate_and_whether_it_is_what_is_demanded() -> None:
     text = PAGE.read_text()
     (row,) = [line for line in text.splitlines() if line.startswith("| keys and values of an 8B")]
-    rate, demanded, wall, floor = (float(cell) for cell in row.split("|")[4:8])
-    assert (demanded, floor) == (transfer.AT_LEAST, transfer.AT_LEAST_BY_THE_WALL)
-    assert (rate < demanded or wall < floor) == ("Missed: " in text)
+    rate, demanded = (float(cell) for cell in row.split("|")[4:6])
+    assert demanded == transfer.AT_LEAST
+    assert (rate < demanded) == ("Missed: " in text)

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..engines.engine import EngineError, Registration, TransferEngine
 from ..engines.open_engine import EngineKind, open_engine
@@ -39,10 +40,10 @@ __all__ = [
 ]
 
 Digests: TypeAlias = "Connection[str, str]"
-Seconds: TypeAlias = tuple[float, float]
-"""By the clock on the wall, and of the thread's own time."""
-
 Results: TypeAlias = "Connection[DemoResult | DemoFailure, DemoResult | DemoFailure]"
+
+_LAST = "last"
+"""Asked for while the last round's bare write goes, so that the receiver stays until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,11 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds for the same bytes: by a session, by its engine alone, within a process.
-
-    `session_thread` and `engine_thread` are what the sender's thread had of the processor.
-    """
+    """Seconds for the same bytes: by a session, by its engine alone, within a process."""
 
     session: float
     engine: float
     memcpy: float
-    session_thread: float
-    engine_thread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +127,19 @@ def _prefill(
     sender = Sender(link)
     digests.send(digest_of_rows(held, taken))
     _, blocks = _send(options, sender, taken, "0")  # of which the receiver looks at every row
+    source = np.ones(int(blocks.local[:, 1].sum()), np.uint8)
+    target = np.zeros_like(source) + source
     rounds: list[Round] = []
     for at in range(1, options.rounds + 1):
         _asked(sender, str(at))  # the receiver waits meanwhile
-        copied = _memcpy(blocks)
-        alone = _engine_alone(link, blocks)
-        session = _send(options, sender, taken, str(at))[0]
-        rounds.append(Round(session[0], alone[0], copied, session[1], alone[1]))
+        if at % 2:  # each is as often the first, which finds other caches
+            alone = _engine_alone(link, blocks)
+            session, _ = _send(options, sender, taken, str(at))
+        else:
+            session, _ = _send(options, sender, taken, str(at))
+            alone = _engine_alone(link, blocks)
+        rounds.append(Round(session, alone, _memcpy(source, target)))
+    _send(options, sender, taken, _LAST)
     until(sender.poll, lambda: link.exchange.ended is not None)
     sender.close()
     registration.release()
@@ -151,37 +153,27 @@ def _asked(sender: Sender, key: str) -> None:
 
 def _send(
     options: DemoOptions, sender: Sender, taken: Reservation, key: str
-) -> tuple[Seconds, Descriptors]:
+) -> tuple[float, Descriptors]:
     """Seconds of a session's transfer, once it is asked for, and what it moved."""
     _asked(sender, key)
-    begin = _clocks()
+    begin = time.perf_counter()
     sending = sender.send(key, taken.pages, timeout=options.timeout)
     sender.wait(sending)
-    return _since(begin), descriptors(sender.link.plan, sending.pages)
+    seconds = time.perf_counter() - begin
+    return seconds, descriptors(sender.link.plan, sending.pages)
 
 
-def _engine_alone(link: Link, blocks: Descriptors) -> Seconds:
+def _engine_alone(link: Link, blocks: Descriptors) -> float:
     """The same bytes by one bare write, whose notification the receiver drops."""
-    begin = _clocks()
+    begin = time.perf_counter()
     write = link.engine.write(link.peer, *blocks, encode(Part(0, 0, "full", 0, 1, 0, 1)))
     until(lambda: None, lambda: write.state() != "moving")
-    seconds = _since(begin)
+    seconds = time.perf_counter() - begin
     write.release()
     return seconds
 
 
-def _clocks() -> Seconds:
-    return time.perf_counter(), time.thread_time()
-
-
-def _since(begin: Seconds) -> Seconds:
-    wall, thread = _clocks()
-    return wall - begin[0], thread - begin[1]
-
-
-def _memcpy(blocks: Descriptors) -> float:
-    source = np.ones(int(blocks.local[:, 1].sum()), np.uint8)
-    target = np.ones_like(source)
+def _memcpy(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> float:
     begin = time.perf_counter()
     np.copyto(target, source)
     return time.perf_counter() - begin
@@ -196,12 +188,10 @@ def _decode(
 ) -> None:
     held, registration, link = _linked(options, engine, kind, peer, "receiver")
     receiver = Receiver([link])
-    for at in range(options.rounds + 1):
-        receiving = receiver.receive(
-            str(at), lambda: _reserved(options, held), timeout=options.timeout
-        )
+    for key in (*map(str, range(options.rounds + 1)), _LAST):
+        receiving = receiver.receive(key, lambda: _reserved(options, held), timeout=options.timeout)
         taken = receiver.wait(receiving)
-        if at == 0 and digest_of_rows(held, taken) != digests.recv():
+        if key == "0" and digest_of_rows(held, taken) != digests.recv():
             raise TransferError("rows differ", peer=link.owner, phase="moving", key=kind)
         taken.free()
     receiver.close()
