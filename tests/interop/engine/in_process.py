@@ -6,6 +6,7 @@ environment names (`trees.start`). Its argument is one JSON object: `folder` for
 configurations, and `repeats`. With `ours` there are more forks of the process: `debug`, which is
 run d; with `beside` two more, over these configurations: `leaves`, where composites are sglang's
 own, and `at_fault`, whose pool drops writes. It prints one JSON object, with a result by fork.
+With `progress`, a file descriptor and what this process is called, it writes there what it begins.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import time
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,17 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     told = {"run": _apart(asked, {})}
     if asked.get("ours"):
-        told["debug"] = _apart(asked, {"KVPROTO_DEBUG": "1"})
+        told["debug"] = _apart(_called(asked, "d"), {"KVPROTO_DEBUG": "1"})
     if asked.get("beside"):
         beside = asked | {"names": asked["beside"], "repeats": 1}
-        told["leaves"] = _apart(beside, {"SGLANG_PLUGINS": "kvproto"})
-        told["at_fault"] = _apart(beside | {"drop_writes": True}, {})
+        told["leaves"] = _apart(_called(beside, "leaves"), {"SGLANG_PLUGINS": "kvproto"})
+        told["at_fault"] = _apart(_called(beside, "at_fault") | {"drop_writes": True}, {})
     print(json.dumps(told))
+
+
+def _called(asked: dict[str, Any], run: str) -> dict[str, Any]:
+    """The same for a fork, whose progress goes under a name of its own."""
+    return asked | {"run": run}
 
 
 def _apart(asked: dict[str, Any], environment: dict[str, str]) -> Any:
@@ -67,12 +74,23 @@ def _results(asked: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     chosen = [each for each in MATRIX if each.name in asked["names"]]
     with rounding.as_compiled():
-        results = {each.name: _run(each, asked) for each in chosen}
+        results = dict(_each(chosen, asked))
     return {
         "sglang": memory_pool.__file__,
         "kvproto": sorted(name for name in sys.modules if name.startswith("kvproto.")),
         "results": results,
     }
+
+
+def _each(
+    chosen: list[Configuration], asked: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, configuration in enumerate(chosen, start=1):
+        if "progress" in asked:
+            descriptor, where = asked["progress"]
+            at = f"{where}run {asked['run']}, {number} of {len(chosen)}: {configuration.name}\n"
+            os.write(descriptor, at.encode())
+        yield configuration.name, _run(configuration, asked)
 
 
 def _run(configuration: Configuration, asked: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Runs a, b, c and d over configurations, compared token by token; the tables of docs/engine.md.
 
 python -m tests.interop.engine.matrix --write      everything, in many minutes: `make engine-matrix`
-python -m tests.interop.engine.matrix window fp8   those with these words in their names
+python -m tests.interop.engine.matrix window fp8   those with both words in their names
 
-With `--once` the runs have one turn each. `--write` is for everything, and for runs that agree.
+Status 0: all runs of every configuration generated the same. 1: they did not, or sglang cannot run
+here. 2: there is no such configuration, or words with --write.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -22,7 +24,7 @@ from typing import Any
 from benchmarks.report import markdown_table, write_section
 from tests.interop import make_venv
 from tests.interop.engine.configurations import MATRIX, Configuration
-from tests.interop.engine.trees import Run, digest, start
+from tests.interop.engine.trees import Run, digest, rewritten, start
 
 __all__ = ["Outcome", "outcomes"]
 
@@ -70,17 +72,25 @@ def outcomes(
     rounds: int = 1,
     repeats: int = 1,
     beside: Sequence[str] = (),
+    progress: int | None = None,
 ) -> tuple[list[Outcome], dict[str, Told]]:
     """Every configuration in every run, and what the forks of the last round told, by run.
 
     The latter have, of the configurations named in `beside`, two more: `leaves`, with sglang's
-    own composites over our leaves, and `at_fault`, with a pool that drops writes.
+    own composites over our leaves, and `at_fault`, with a pool that drops writes. What begins is
+    a line to the file descriptor `progress`, which must not be 0, 1 or 2.
     """
     told: dict[Run, list[Told]] = {"a": [], "b": [], "c": [], "d": []}
     last: Told = {}
     with tempfile.TemporaryDirectory() as folder:
-        asked = {"folder": folder, "names": [each.name for each in chosen], "repeats": repeats}
-        for _ in range(rounds):
+        asked: Told = {
+            "folder": folder,
+            "names": [each.name for each in chosen],
+            "repeats": repeats,
+        }
+        for number in range(1, rounds + 1):
+            if progress is not None:
+                asked["progress"] = [progress, f"round {number} of {rounds}, "]
             told["a"].append(_ask(python, "a", asked)["run"])
             told["b"].append(_ask(python, "b", asked)["run"])
             last = _ask(python, "c", asked | {"ours": True, "beside": list(beside)})
@@ -92,7 +102,13 @@ def outcomes(
 
 
 def _ask(python: str, run: Run, asked: Told) -> Told:
-    return start(python, run, MODULE, json.dumps(asked), seconds=3600)
+    kept_open: list[int] = []
+    if "progress" in asked:
+        descriptor, where = asked["progress"]
+        os.write(descriptor, f"{where}run {run}: starting\n".encode())
+        kept_open = [descriptor]
+    told = json.dumps(asked | {"run": run})
+    return start(python, run, MODULE, told, seconds=3600, kept_open=kept_open)
 
 
 def _outcome(name: str, told: dict[Run, list[Told]]) -> Outcome:
@@ -142,24 +158,72 @@ interpreter computes here.
 """
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What `--help` says; the status is that of the process."""
+    asked = _parser().parse_args(arguments)
+    words: list[str] = asked.words
+    if words and asked.write:
+        return _refuse("--write: the page has every configuration, leave out the words")
+    if unknown := [word for word in words if not any(word in each.name for each in MATRIX)]:
+        return _refuse(f"no configuration has {unknown[0]!r} in its name: --help lists the names")
+    chosen = [each for each in MATRIX if all(word in each.name for word in words)]
+    if not chosen:
+        return _refuse(f"no configuration has all of {', '.join(words)} in its name")
     python = make_venv.usable_python()
     if python is None:
         print(f"did not run: {make_venv.cannot_run() or make_venv.not_built()}")
         return 1
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    chosen = [each for each in MATRIX if all(word in each.name for word in words)]
-    if words and "--write" in sys.argv:
-        print("--write: the page has every configuration, leave out the words")
-        return 1
-    rounds = 1 if "--once" in sys.argv else ROUNDS
-    found, _ = outcomes(python, chosen, rounds=rounds, repeats=REPEATS)
+    return _run(python, chosen, once=asked.once, write=asked.write)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.interop.engine.matrix",
+        description="Generate with the same models in four runs and compare token by token.\n"
+        "a: sglang as it is; b: rewritten; c: with kvproto's pools; d: as c, with validation.\n"
+        f"All {len(MATRIX)} configurations take more than 20 minutes; stderr says what begins.",
+        epilog="configurations:\n" + "\n".join(f"  {each.name}" for each in MATRIX),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="only configurations with every word in their names, say `window fp8`; none: all",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help=f"each run has one turn instead of {ROUNDS}"
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write docs/engine.md and its data, where all runs agree; takes no words",
+    )
+    return parser
+
+
+def _refuse(why: str) -> int:
+    print(why, file=sys.stderr)
+    return 2
+
+
+def _run(python: str, chosen: Sequence[Configuration], *, once: bool, write: bool) -> int:
+    rounds = 1 if once else ROUNDS
+    print("rewriting sglang, unless that is done", file=sys.stderr, flush=True)
+    rewritten(python)
+    progress = os.dup(sys.stderr.fileno())
+    try:
+        found, _ = outcomes(python, chosen, rounds=rounds, repeats=REPEATS, progress=progress)
+    finally:
+        os.close(progress)
     for outcome in found:
         print(outcome.name, "equal" if outcome.equal else "DIFFERENT")
     if not all(outcome.equal for outcome in found):
+        if write:
+            print("--write: runs differ: nothing was written", file=sys.stderr)
         return 1
-    if "--write" in sys.argv:
-        told = _as_data(python, found) | {"rounds": rounds, "command": _command()}
+    if write:
+        told = _as_data(python, found) | {"rounds": rounds, "command": _command(once)}
         told["load"] = f"{os.getloadavg()[2]:.1f} on {os.cpu_count()} cores"
         RESULTS.write_text(json.dumps(told, indent=1) + "\n")
         write_section("matrix", section(told), PAGE)
@@ -202,10 +266,8 @@ def _part(name: str) -> str:
     return "/".join(name.split("/")[:2])
 
 
-def _command() -> str:
-    asked = [word for word in sys.argv[1:] if word != "--write"]
-    whole = "make engine-matrix"
-    return " ".join(["python -m tests.interop.engine.matrix --write", *asked]) if asked else whole
+def _command(once: bool) -> str:
+    return "python -m tests.interop.engine.matrix --write --once" if once else "make engine-matrix"
 
 
 def _row(name: str, told: Told) -> tuple[str, ...]:

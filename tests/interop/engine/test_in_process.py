@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.engine.configurations import SAMPLE
+from tests.interop.engine.configurations import MATRIX, SAMPLE
 from tests.interop.engine.matrix import Outcome, outcomes
 from tests.interop.engine.trees import Run, rewritten
 
@@ -28,8 +28,31 @@ POOLS = {"pool", "full_kv_pool", "swa_kv_pool"}
 
 
 @pytest.fixture(scope="module")
-def told(interop_python: str) -> Found:
-    return outcomes(interop_python, SAMPLE, beside=BESIDE)
+def progress(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runs say what they begin."""
+    return tmp_path_factory.mktemp("told") / "progress"
+
+
+@pytest.fixture(scope="module")
+def told(interop_python: str, progress: Path) -> Found:
+    with progress.open("wb") as file:
+        return outcomes(interop_python, SAMPLE, beside=BESIDE, progress=file.fileno())
+
+
+def test_each_configuration_is_named_as_each_run_begins_it(told: Found, progress: Path) -> None:
+    lines = progress.read_text().splitlines()
+    for run in told[1]:
+        names = [each.name for each in MATRIX if each in SAMPLE]
+        if run in {"leaves", "at_fault"}:
+            names = [name for name in names if name in BESIDE]
+        begun = [line for line in lines if line.startswith(f"round 1 of 1, run {run}, ")]
+        assert begun == [
+            f"round 1 of 1, run {run}, {number} of {len(names)}: {name}"
+            for number, name in enumerate(names, start=1)
+        ]
+    assert [line for line in lines if line.endswith("starting")] == [
+        f"round 1 of 1, run {run}: starting" for run in ("a", "b", "c")
+    ]
 
 
 def test_tokens_are_the_same_in_every_run(told: Found) -> None:

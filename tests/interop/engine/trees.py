@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,11 +52,18 @@ class RunFailed(Exception):
 
 
 def start(
-    python: str, run: Run, module: str, *arguments: str, seconds: int = 600, **more: str
+    python: str,
+    run: Run,
+    module: str,
+    *arguments: str,
+    seconds: int = 600,
+    kept_open: Sequence[int] = (),
+    **more: str,
 ) -> dict[str, Any]:
     """What a module prints last, an object of JSON; `more` goes to its environment.
 
-    It runs in a process group of its own, since a failing engine kills its own tree.
+    It runs in a process group of its own, since a failing engine kills its own tree. The file
+    descriptors that are kept open have the same numbers in it.
 
     :raises RunFailed: for another exit status than 0, and for no object.
     """
@@ -69,6 +77,7 @@ def start(
             text=True,
             errors="replace",
             start_new_session=True,
+            pass_fds=kept_open,
         )
         try:
             out, err = process.communicate(timeout=seconds)
