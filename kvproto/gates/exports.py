@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ _WORD = re.compile(rb"\w+")
 class Exports:
     """Errs on the side of saying that a name is asked for.
 
-    Modules are known by their last name, a package by that of its folder. Names that the text was
-    not searched for are taken to be asked for everywhere.
+    Modules are known by their last name, a package by that of its folder, and by those of links to
+    them. Names that the text was not searched for are taken to be asked for everywhere.
     """
 
     searched: frozenset[str]
@@ -27,11 +28,18 @@ class Exports:
     read: frozenset[tuple[str, str]]
     """(word, name) of `word.name`."""
     modules: frozenset[str]
+    links: dict[tuple[int, int], frozenset[str]]
+    """The modules that one file is, where it has several names."""
 
     def may_be_imported(self, file: str, name: str) -> bool:
         """Whether another file may import the name from this one, or read it as an attribute."""
-        module = _module(file)
-        if name not in self.searched or {(module, name), (module, "*")} & self.imported:
+        modules = {_module(file)}
+        if self.links:
+            modules |= self.links.get(_inode(Path(file)), frozenset())
+        return name not in self.searched or any(self._asked(file, m, name) for m in modules)
+
+    def _asked(self, file: str, module: str, name: str) -> bool:
+        if {(module, name), (module, "*")} & self.imported:
             return True
         if module == PurePosixPath(file).parent.name and ("", name) in self.imported:
             return True
@@ -47,18 +55,21 @@ def exports_of(files: Iterable[Path], names: Iterable[str]) -> Exports:
     imported: set[tuple[str, str]] = set()
     read: set[tuple[str, str]] = set()
     modules: set[str] = set()
+    named: dict[tuple[int, int], set[str]] = {}
     for file in files:
         modules.add(_module(file.as_posix()))
         try:
             text = file.read_bytes()
+            named.setdefault(_inode(file), set()).add(_module(file.as_posix()))
         except OSError:
             continue
-        named = any(name.encode() in text for name in searched)
-        if named or b"import *" in text:
+        names_one = any(name.encode() in text for name in searched)
+        if names_one or b"import *" in text:
             imported.update(_imported(text, searched))
-        if named:
+        if names_one:
             read.update((w.decode(), n.decode()) for w, n in attribute.findall(text))
-    return Exports(searched, frozenset(imported), frozenset(read), frozenset(modules))
+    links = {inode: frozenset(several) for inode, several in named.items() if len(several) > 1}
+    return Exports(searched, frozenset(imported), frozenset(read), frozenset(modules), links)
 
 
 def _imported(text: bytes, searched: frozenset[str]) -> Iterable[tuple[str, str]]:
@@ -69,6 +80,12 @@ def _imported(text: bytes, searched: frozenset[str]) -> Iterable[tuple[str, str]
         for word in _WORD.findall(names):
             if word.decode() in searched:
                 yield last, word.decode()
+
+
+def _inode(file: Path) -> tuple[int, int]:
+    """What all links to a file, hard and symbolic, have in common."""
+    told = os.stat(file)
+    return told.st_dev, told.st_ino
 
 
 def _module(file: str) -> str:

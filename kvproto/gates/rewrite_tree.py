@@ -14,7 +14,7 @@ from .prefilter import Prefilter
 from .profile import Profile
 from .rewrite import rewrite
 from .rewritten import Left, Rewritten
-from .scan import python_files
+from .scan import python_files, without_links
 
 __all__ = ["Tree", "rewrite_tree"]
 
@@ -50,10 +50,11 @@ def rewrite_tree(
 
     :raises BadInput: where there is no such path.
     """
-    files = python_files(path)
+    named = python_files(path)
+    files = without_links(named)
     root = path if path.is_dir() else path.parent
     # Of a lone file nothing is known about who imports from it.
-    exports = exports_of(files, profile.exportable) if path.is_dir() else exports_of([], [])
+    exports = exports_of(named, profile.exportable) if path.is_dir() else exports_of([], [])
     rewritten: list[Rewritten] = []
     unread: dict[str, str] = {}
     for number, result in enumerate(_each(files, root, profile, exports), start=1):

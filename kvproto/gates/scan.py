@@ -15,7 +15,7 @@ from .module_gates import gates_of
 from .prefilter import Prefilter
 from .profile import Profile
 
-__all__ = ["Scan", "python_files", "scan"]
+__all__ = ["Scan", "python_files", "scan", "without_links"]
 
 _SKIPPED = {"__pycache__", "node_modules", ".git", ".venv", ".tox", ".mypy_cache"}
 
@@ -38,7 +38,7 @@ def scan(
 
     :raises BadInput: where there is no such path.
     """
-    files = python_files(path)
+    files = without_links(python_files(path))
     root = path if path.is_dir() else path.parent
     gates: list[Gate] = []
     unread: dict[str, str] = {}
@@ -67,6 +67,17 @@ def python_files(path: Path) -> list[Path]:
         folders[:] = sorted(set(folders) - _SKIPPED)
         found += [Path(folder) / name for name in sorted(names) if name.endswith(".py")]
     return found
+
+
+def without_links(files: list[Path]) -> list[Path]:
+    """Each file once, under the name that is no link; links to a file that is not listed stay.
+
+    Hard links stay: each is a file to whoever replaces one of them.
+    """
+    if not any(file.is_symlink() for file in files):
+        return files
+    real = {os.path.realpath(file) for file in files if not file.is_symlink()}
+    return [f for f in files if not f.is_symlink() or os.path.realpath(f) not in real]
 
 
 def _each(

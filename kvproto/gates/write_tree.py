@@ -21,7 +21,11 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 def patch_of(tree: Tree) -> Iterator[bytes]:
-    """A patch for `git apply` or `patch -p1`, from the root of the tree; in lines."""
+    """A patch for `git apply` or `patch -p1`, from the root of the tree; in lines.
+
+    :raises BadInput: for a link to a file that is not in the tree, which no patch can follow.
+    """
+    _no_links_out(tree, "--diff")
     for file in tree.changed:
         yield from _patch(file)
 
@@ -47,34 +51,27 @@ def write_copy(tree: Tree, source: Path, folder: Path) -> None:
 
 
 def write_in_place(tree: Tree) -> None:
-    """The files themselves, each replaced at once; a link stays, and the file that it leads to is
-    rewritten under its own name.
+    """The files themselves, each replaced at once.
 
     :raises BadInput: where one is no longer what was parsed, or is a link to a file that is not in
         the tree (then none is written), or where one cannot be written.
     """
+    _no_links_out(tree, "--in-place")
     for file in tree.changed:
         if _read(tree.root / file.file) != file.before:
             raise BadInput(f"--in-place: {file.file} was changed meanwhile: nothing was written")
-    for target, after in _targets(tree).items():
-        _replace(target, after)
-
-
-def _targets(tree: Tree) -> dict[Path, bytes]:
-    """The new content of each file that is no link."""
-    root = tree.root.resolve()
-    own = {root / file.file: file for file in tree.files}
-    targets: dict[Path, bytes] = {}
     for file in tree.changed:
-        target = (root / file.file).resolve()
-        if target not in own:
+        _replace(tree.root / file.file, file.after)
+
+
+def _no_links_out(tree: Tree, option: str) -> None:
+    for file in tree.changed:
+        if (tree.root / file.file).is_symlink():
+            target = os.path.realpath(tree.root / file.file)
             raise BadInput(
-                f"--in-place: {file.file} is a link to {target}, which is not among the files "
+                f"{option}: {file.file} is a link to {target}, which is not among the files "
                 "rewritten: nothing was written; name that file or its folder"
             )
-        if own[target] is file:
-            targets[target] = file.after
-    return targets
 
 
 def _patch(file: Rewritten) -> Iterator[bytes]:
@@ -92,13 +89,25 @@ def _patch(file: Rewritten) -> Iterator[bytes]:
 def _copy(source: Path, made: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, made, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        _lead_links_within(Path(os.path.realpath(source)), Path(os.path.realpath(made)))
     else:
         made.mkdir()
         shutil.copy2(source, made / source.name)
 
 
+def _lead_links_within(source: Path, made: Path) -> None:
+    """Copied links that lead back into the source lead to the same place of the copy instead."""
+    for folder, folders, names in os.walk(made):
+        for link in (Path(folder) / name for name in (*folders, *names)):
+            target = Path(os.path.realpath(source / link.relative_to(made)))
+            inside = made / target.relative_to(source) if target.is_relative_to(source) else None
+            if link.is_symlink() and inside and Path(os.path.realpath(link)) != inside:
+                link.unlink()
+                link.symlink_to(os.path.relpath(inside, link.parent))
+
+
 def _write(made: Path, content: bytes) -> None:
-    # A copied link may lead back to the source, which must stay.
+    # A copied link may lead out of the copy, to what must stay.
     made.unlink()
     made.write_bytes(content)
 

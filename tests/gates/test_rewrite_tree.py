@@ -95,30 +95,63 @@ def test_in_place(tree: Path, engine: Profile) -> None:
 
 
 def test_of_a_link_the_file_it_leads_to_is_written(tree: Path, engine: Profile) -> None:
-    (tree / "z.py").symlink_to("deep/../a.py")
+    (tree / "0.py").symlink_to("deep/../a.py")
     after = {file.file: file.after for file in rewrite_tree(tree, engine).changed}
+    assert sorted(after) == ["a.py", "b.py", "deep/c.py"]
     assert run(tree, "--in-place") == 0
-    assert os.readlink(tree / "z.py") == "deep/../a.py"
+    assert os.readlink(tree / "0.py") == "deep/../a.py"
     assert (tree / "a.py").read_bytes() == after["a.py"]
 
 
-def test_a_link_out_of_the_tree_stops_all(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_imported_from_a_link_stays_in_its_file(tree: Path, engine: Profile) -> None:
+    (tree / "0.py").symlink_to("a.py")
+    (tree / "b.py").write_text("from engine.0 import Pair\n")
+    (after,) = (f.after for f in rewrite_tree(tree, engine).changed if f.file == "a.py")
+    assert after.startswith(b"from engine.pools import Pair\n")
+
+
+@pytest.mark.parametrize("linked", ["symlink_to", "hardlink_to"])
+def test_a_patch_is_what_git_applies_where_files_are_linked(
+    tree: Path, linked: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    link = tree / "0.py"
+    link.symlink_to("a.py") if linked == "symlink_to" else link.hardlink_to(tree / "a.py")
+    assert run(tree, "--diff") == 0
+    told = capfdbinary.readouterr()
+    subprocess.run(["git", "apply", "--unsafe-paths", "-"], cwd=tree, input=told.out, check=True)
+    assert link.is_symlink() is (linked == "symlink_to")
+    assert b"SWAComposite" in (tree / "a.py").read_bytes()
+    assert link.read_bytes() == (tree / "a.py").read_bytes()
+    gates = (3, 4) if linked == "symlink_to" else (4, 5)
+    assert f"{gates[0]} of {gates[1]} gates on classes rewritten".encode() in told.err
+
+
+@pytest.mark.parametrize("option", ["--in-place", "--diff"])
+def test_a_link_out_of_the_tree_stops_all(
+    tree: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     outside = tree.parent / "outside.py"
     outside.write_text(FILES["a.py"])
     (tree / "z.py").symlink_to(outside)
     before = texts(tree.parent)
-    assert run(tree, "--in-place") == 2
-    assert f"z.py is a link to {outside}, which is not among" in capsys.readouterr().err
+    assert run(tree, option) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{option}: z.py is a link to {outside}, which is not among" in told.err
     assert texts(tree.parent) == before
 
 
-@pytest.mark.parametrize("target", ["a.py", "../outside.py"])
-def test_a_copy_does_not_write_through_links(tree: Path, target: str) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("target", ["a.py", "../engine/a.py", "../outside.py"])
+def test_a_copy_does_not_write_through_links(tree: Path, target: str, whole: bool) -> None:
     (tree.parent / "outside.py").write_text(FILES["a.py"])
-    (tree / "z.py").symlink_to((tree / target).resolve())
+    (tree / "z.py").symlink_to((tree / target).resolve() if whole else target)
+    (tree / "sub").symlink_to(tree / "deep")
     before = texts(tree.parent)
     assert run(tree, "--apply", str(tree.parent / "copy")) == 0
     after = texts(tree.parent)
+    assert os.readlink(tree.parent / "copy" / "sub") == "deep"
+    assert (tree.parent / "copy" / "z.py").is_symlink() is (target != "../outside.py")
     assert b"SWAComposite" in after.pop("copy/z.py")
     assert {name: text for name, text in after.items() if not name.startswith("copy/")} == before
 
