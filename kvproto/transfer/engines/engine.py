@@ -63,9 +63,10 @@ class Write(Protocol):
 class TransferEngine(Protocol):
     """Can bytes be written into the memory of another process?
 
-    One thread at a time calls an engine and what it returned; nothing here blocks for long, but for
-    `write` and `connect`, which may take as long as the bytes or the handshake. A peer is known by
-    the name that `connect` returned, the same on both sides' engines as the peer's own `name`.
+    One thread at a time calls an engine and what it returned. Nothing here waits for a peer but
+    `connect`, and `close` where the engine says so; a `write` by the processor takes as long as
+    its bytes. A peer is known by the name that `connect` returned, the same on both sides' engines
+    as the peer's own `name`.
     """
 
     @property

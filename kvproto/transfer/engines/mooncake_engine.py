@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .blocks import check_blocks, check_registered, spans_table
-from .engine import Blocks, EngineError, EngineUnavailable, Span, WriteState
+from .engine import Blocks, EngineError, Span
+from .mooncake_library import load_mooncake, quietly
+from .mooncake_writes import MooncakeWrite, Outbound
 
 __all__ = ["MooncakeEngine"]
-
-_INSTALL = (
-    "pip install mooncake-transfer-engine-non-cuda, and on Debian "
-    "apt-get install libibverbs1 librdmacm1 libnuma1"
-)
-_LOG_LEVEL = "MC_LOG_LEVEL"
 
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
     scratch: int
     spans: Blocks
+    outbound: Outbound
     arrived: deque[bytes] = field(default_factory=deque[bytes])
 
 
 class MooncakeEngine:
     """`TransferEngine` of one Mooncake engine, whose peers reach it at `host`.
 
-    A write is done, or has failed, when `write` returns: it blocks the calling thread, and nothing
-    here bounds how long a peer that stalls can hold it, only Mooncake's own time limits. So poll
-    sessions over it on a thread of their own, and never on the one that schedules batches. Mooncake
-    prints its errors on stderr, and more where `MC_LOG_LEVEL` asks for it.
+    `write` waits for nothing: polling its state submits blocks, and the notification goes by a
+    thread that is there while the peer is known. `connect` waits for the peer, and `close` for
+    a notification that is being sent, as long as Mooncake's own time limits: half a minute where
+    the peer stands still. Blocks to such a peer fail a few at a time, each after as long, and what
+    the network holds of them then may land when the peer goes on. Whether a notification came
+    Mooncake does not say. It prints its errors on stderr, more where `MC_LOG_LEVEL` asks for it.
 
-    :raises EngineUnavailable: where Mooncake, or a library that it needs, is not installed.
+    :raises EngineUnavailable: where Mooncake, or a library that it needs, is not installed, or does
+        not wait for the peer before it calls a write done: before 0.3.12, or by `MC_TCP_PROTO=1`.
     """
 
     kind = "mooncake"
 
     def __init__(self, *, host: str = "127.0.0.1", protocol: str = "tcp") -> None:
-        with _quiet():
-            self._module = _mooncake()
+        with quietly():
+            self._module = load_mooncake()
             self._engine: Any = self._module.TransferEngine()
             failed = self._engine.initialize(host, "P2PHANDSHAKE", protocol, "")
         if failed:
@@ -54,17 +52,32 @@ class MooncakeEngine:
         self.name = f"{host}:{self._engine.get_rpc_port()}"
         self._spans: list[Span] = []
         self._peers: dict[str, _Peer] = {}
-        # Mooncake notifies of bytes only: a notification alone is of one byte that goes here.
+        # Mooncake notifies of bytes only: a notification is of one byte that goes here.
         self._scratch = np.zeros(64, np.uint8)
         self.register([(self._scratch.ctypes.data, 64)])
 
     def register(self, spans: Sequence[Span], /) -> _Registered:
-        for at, (start, nbytes) in enumerate(spans):
+        made = _Registered(self)
+        for start, nbytes in spans:
+            if not nbytes:
+                continue
             if self._engine.register_memory(start, nbytes):
-                _Registered(self._engine, self._spans, spans[:at]).release()
+                made.release()
                 raise EngineError(f"mooncake: {nbytes} bytes at {start:#x} cannot be registered")
             self._spans.append((start, nbytes))
-        return _Registered(self._engine, self._spans, spans)
+            made.spans.append((start, nbytes))
+        return made
+
+    def unregister(self, span: Span) -> None:
+        """Withdraw what `register` made known; nothing where the engine is closed.
+
+        :raises EngineError: where Mooncake does not let go of it.
+        """
+        if self._engine is None:
+            return
+        self._spans.remove(span)
+        if self._engine.unregister_memory(span[0]):
+            raise EngineError(f"mooncake: {span[1]} bytes at {span[0]:#x} cannot be withdrawn")
 
     def metadata(self) -> bytes:
         head = f"{self.kind} {self.name} {self._scratch.ctypes.data}\n"
@@ -74,34 +87,25 @@ class MooncakeEngine:
         head, _, spans = metadata.partition(b"\n")
         match head.decode(errors="replace").split(" "):
             case [self.kind, name, scratch] if scratch.isdecimal() and len(spans) % 16 == 0:
+                self._reach(name, int(scratch))
                 table = np.frombuffer(spans, np.int64).reshape(-1, 2)
-                known = self._peers.get(name)
-                arrived = known.arrived if known else deque[bytes]()
-                self._peers[name] = _Peer(int(scratch), table, arrived)
+                self._peers[name] = replace(self._peer(name, int(scratch)), spans=table)
                 return name
             case _:
                 raise EngineError("mooncake: what came is no Mooncake engine's metadata")
 
     def disconnect(self, peer: str, /) -> None:
-        self._peers.pop(peer, None)
+        if peer in self._peers:
+            self._peers.pop(peer).outbound.stop()
 
-    def write(self, peer: str, local: Blocks, remote: Blocks, notification: bytes, /) -> _Written:
+    def write(
+        self, peer: str, local: Blocks, remote: Blocks, notification: bytes, /
+    ) -> MooncakeWrite:
         asked, there = f"mooncake: write to {peer}", self._known(peer)
         check_blocks(asked, local, remote)
         check_registered(asked, "local", local, spans_table(self._spans))
         check_registered(asked, "remote", remote, there.spans)
-        if not len(local):
-            local = np.array([(self._scratch.ctypes.data, 1)], np.int64)
-            remote = np.array([(there.scratch, 1)], np.int64)
-        failed = self._engine.batch_transfer_sync(
-            peer,
-            local[:, 0].tolist(),
-            remote[:, 0].tolist(),
-            local[:, 1].tolist(),
-            self._module.TransferOpcode.Write,
-            self._module.TransferNotify(self.name, notification.hex()),
-        )
-        return _Written("failed" if failed else "done")
+        return there.outbound.write(local, remote, notification)
 
     def notifications(self, peer: str, /) -> list[bytes]:
         there = self._known(peer)
@@ -113,6 +117,8 @@ class MooncakeEngine:
         return came
 
     def close(self) -> None:
+        for each in self._peers.values():
+            each.outbound.close()
         self._peers.clear()
         self._engine = None  # its threads and registrations end with it
 
@@ -121,44 +127,32 @@ class MooncakeEngine:
             raise EngineError(f"mooncake: peer {peer} is not connected")
         return self._peers[peer]
 
+    def _reach(self, name: str, scratch: int) -> None:
+        """Have Mooncake shake hands now: the first block would wait for it."""
+        if self._engine.transfer_sync_write(name, self._scratch.ctypes.data, scratch, 1):
+            raise EngineError(f"mooncake: connect: {name} does not answer")
+
+    def _peer(self, name: str, scratch: int) -> _Peer:
+        """The one that is known, or a new one, also where another has come to its port."""
+        known = self._peers.get(name)
+        if known is not None and known.scratch == scratch:
+            return known
+        self.disconnect(name)
+        tell = partial(self._tell, name, scratch)
+        return _Peer(scratch, spans_table([]), Outbound(self._engine, name, tell))
+
+    def _tell(self, peer: str, scratch: int, notification: bytes) -> bool:
+        notify = self._module.TransferNotify(self.name, notification.hex())
+        write = self._module.TransferOpcode.Write
+        own = self._scratch.ctypes.data
+        return not self._engine.transfer_sync(peer, own, scratch, 1, write, notify)
+
 
 class _Registered:
-    def __init__(self, engine: Any, engines: list[Span], own: Sequence[Span]) -> None:
-        self._engine: Any = engine
-        self._engines, self._own = engines, tuple(own)
+    def __init__(self, engine: MooncakeEngine) -> None:
+        self._engine = engine
+        self.spans: list[Span] = []
 
     def release(self) -> None:
-        for span in self._own:
-            self._engine.unregister_memory(span[0])
-            self._engines.remove(span)
-        self._engine, self._own = None, ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    end: WriteState
-
-    def state(self) -> WriteState:
-        return self.end
-
-    def release(self) -> None: ...
-
-
-def _mooncake() -> Any:
-    try:
-        return import_module("mooncake.engine")
-    except ImportError as error:  # also of a library that is not there
-        raise EngineUnavailable(f"mooncake: {error}: {_INSTALL}") from error
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Mooncake reads how much to print when it begins; the environment stays as it was."""
-    if _LOG_LEVEL in os.environ:
-        yield
-        return
-    os.environ[_LOG_LEVEL] = "ERROR"
-    try:
-        yield
-    finally:
-        del os.environ[_LOG_LEVEL]
+        while self.spans:
+            self._engine.unregister(self.spans.pop())
