@@ -31,11 +31,12 @@ from .manifests.manifest import (
 from .manifests.message import decode_manifest, encode_manifest
 from .manifests.refusal import ManifestError, NegotiationError, Refusal
 from .manifests.split import Shard, Split
+from .planning.conversion import convert_staged
 from .planning.descriptors import Descriptors, descriptors
 from .planning.negotiate import negotiate
 from .planning.page_lists import PageLists
 from .planning.plan import Direction, Pieces, PlannedEnd, RegionPair, SpacePages, TransferPlan
-from .planning.staging import convert_staged, staging_bytes
+from .planning.staging import staging_bytes
 
 __all__ = [
     "ENGINES",

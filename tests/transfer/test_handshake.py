@@ -13,7 +13,7 @@ import pytest
 from kvproto.transfer import MANIFEST_VERSION, describe, encode_manifest
 from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import Receiver, TransferError, open_link
-from kvproto.transfer.session.messages import Hello, Wanted, encode
+from kvproto.transfer.session.messages import SESSION_VERSION, Hello, Wanted, encode
 from tests.transfer.pools import BUILDERS
 from tests.transfer.sessions import Side, linked
 from tests.transfer.test_refusals import REFUSED
@@ -22,7 +22,7 @@ from tests.transfer.test_refusals import REFUSED
 def hello(**changed: Any) -> Hello:
     side = Side.of("mha", "decode", 2, LocalEngine())
     whole = Hello(
-        version=1,
+        version=SESSION_VERSION,
         role="receiver",
         session=1,
         engine="local",
@@ -61,7 +61,8 @@ CORRUPT = encode(
         (encode(hello(role="sender")), "both sides are the sender"),
         (encode(hello(engine="nixl")), "engine: local here, nixl there"),
         (encode(hello(metadata=b"other")), "no local engine's metadata"),
-        (encode(hello(version=7)), "session version 7 there, 1 here"),
+        (encode(hello(version=1)), "session version 1 there, 2 here"),
+        (encode(hello(version=7)), "session version 7 there, 2 here"),
         (b"\xff" * 30, "what came is no message of this version"),
         (encode(Wanted(1, "early", 0, {})), "a Wanted came where Hello belongs"),
     ],

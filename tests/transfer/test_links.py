@@ -9,7 +9,7 @@ import pytest
 from kvproto.transfer import EngineError, encode_manifest
 from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.session import Receiver, Sender, TransferError, open_link
-from kvproto.transfer.session.messages import Hello, encode
+from kvproto.transfer.session.messages import SESSION_VERSION, Hello, encode
 from tests.transfer.sessions import LINGER, Session, Side, linked, session, spin
 
 
@@ -77,7 +77,9 @@ def test_a_handshake_that_fails_tells_the_peer_and_leaves_nothing(
     prefill, decode = Side.of("mha", "prefill", 1, engine()), sides()[1]
     here, there = socket.socketpair()
     manifest = encode_manifest(decode.manifest)
-    said = encode(Hello(1, "receiver", 1, "local", decode.engine.metadata(), manifest))
+    said = encode(
+        Hello(SESSION_VERSION, "receiver", 1, "local", decode.engine.metadata(), manifest)
+    )
     there.sendall(len(said).to_bytes(4, "big") + said)
     with pytest.raises(TransferError, match=f"session with decode, handshake: {why}"):
         open_link(prefill.engine, prefill.manifest, here, role="sender", timeout=0.1)

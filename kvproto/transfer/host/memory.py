@@ -56,7 +56,7 @@ def open_bytes(address: int, nbytes: int, device: torch.device, /) -> Tensor:
             return torch.as_tensor(given, device=device)
         case other:
             raise ValueError(
-                f"a host pool of memory on {other}: torch opens addresses on cpu and cuda only; "
+                f"memory on {other}: torch opens addresses on cpu and cuda only; "
                 "give open_bytes, a function that shows the bytes at an address"
             )
 

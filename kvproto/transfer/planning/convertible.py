@@ -9,7 +9,7 @@ from kvproto.protocols import Axis, BufferRegion
 from ..manifests.manifest import ManifestRegion
 from .pairing import Matched
 
-__all__ = ["is_convertible", "row_tiles"]
+__all__ = ["is_convertible", "layout_advice", "row_tiles"]
 
 
 def is_convertible(pair: Matched) -> bool:
@@ -17,6 +17,15 @@ def is_convertible(pair: Matched) -> bool:
     return _shape(pair.local) == _shape(pair.remote) is not None and (
         pair.local.heads == pair.remote.heads
     )
+
+
+def layout_advice(pair: Matched) -> str:
+    """What to do about pages in another order."""
+    if is_convertible(pair):
+        return 'describe(..., conversion="staging") on both sides has the receiver convert them'
+    if pair.local.heads != pair.remote.heads:
+        return "only pages of the same heads are converted: give both ranks these, or one layout"
+    return "no kernel converts such pages: build both pools in one layout"
 
 
 def _shape(each: ManifestRegion) -> tuple[object, ...] | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..manifests.manifest import PoolName
 from .page_lists import PageArrays, PageLists, checked_pages, counts_of
 from .plan import Pieces, RegionPair, TransferPlan
-from .staging import staged_pair, staging_places
+from .staging import staged_pairs
 
 __all__ = ["Descriptors", "descriptors"]
 
@@ -84,19 +84,14 @@ def _fill(made: tuple[Int64s, Int64s], parts: Sequence[tuple[tuple[Int64s, Int64
 
 def _staged(plan: TransferPlan, checked: PageArrays, staging: int | None) -> Sequence[RegionPair]:
     """The pairs, those to convert with the receiver's end in staging memory."""
-    if not any(pair.is_converted for pair in plan.pairs):
-        return plan.pairs
     counts = counts_of(checked)
-    places = dict(staging_places(plan, counts))
-    if places and staging is None:
-        names = ", ".join(sorted({pair.name for pair in places}))
-        raise ValueError(f"pages of {names} are converted on arrival: give staging=")
-    return [
-        pair
-        if pair not in places
-        else staged_pair(plan, pair, (staging or 0) + places[pair], counts[pair.space])
-        for pair in plan.pairs
-    ]
+    names = sorted({pair.name for pair in plan.pairs if pair.is_converted and pair.space in counts})
+    if not names:
+        return plan.pairs
+    if staging is None:
+        raise ValueError(f"pages of {', '.join(names)} are converted on arrival: give staging=")
+    staged = staged_pairs(plan, counts, staging)
+    return [next(staged) if pair.is_converted else pair for pair in plan.pairs]
 
 
 def _numbers(

@@ -15,6 +15,7 @@ from ..manifests.manifest import (
     PoolPart,
 )
 from ..manifests.refusal import NegotiationError, Refusal
+from .convertible import layout_advice
 from .fit import differences
 from .pairing import Matched, matched, unmatched
 from .plan import Direction, RegionPair, SpacePages, TransferPlan
@@ -90,7 +91,8 @@ def _in_equal_pages(local: PoolPart, remote: PoolPart) -> list[Matched]:
 def _of_pair(pool: PoolName, pair: Matched, conversion: Conversion) -> Iterator[Refusal]:
     where = f"{pool} {pair.local.space} {pair.local.name}"
     for field, mine, theirs in differences(pair, conversion):
-        yield _refusal(where, field, mine, theirs)
+        advice = layout_advice(pair) if field == "layout" else ""
+        yield _refusal(where, field, mine, theirs, advice)
 
 
 def _of_traits(where: str, local: PoolTraits, remote: PoolTraits) -> Iterator[Refusal]:
@@ -116,5 +118,5 @@ def _only(part: PoolPart, other: PoolPart) -> tuple[int, ...]:
     return tuple(i for i in part.layer_ids if i not in other.layer_ids)
 
 
-def _refusal(where: str, field: str, mine: object, theirs: object) -> Refusal:
-    return Refusal(field=field, where=where, local=str(mine), remote=str(theirs))
+def _refusal(where: str, field: str, mine: object, theirs: object, advice: str = "") -> Refusal:
+    return Refusal(field=field, where=where, local=str(mine), remote=str(theirs), advice=advice)

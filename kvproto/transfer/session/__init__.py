@@ -10,11 +10,13 @@ from .register import register_pools
 from .reservation import PageNumbers, Reservation, page_numbers, reserve
 from .sender import Sender
 from .sending import Sending, SendingState
-from .transfer_error import OutOfPages, Phase, TransferError
+from .staging_memory import StagingOptions
+from .transfer_error import OutOfPages, OutOfStaging, Phase, TransferError
 
 __all__ = [
     "Link",
     "OutOfPages",
+    "OutOfStaging",
     "PageNumbers",
     "PagesTaken",
     "Phase",
@@ -25,6 +27,7 @@ __all__ = [
     "Sender",
     "Sending",
     "SendingState",
+    "StagingOptions",
     "TransferError",
     "open_link",
     "page_numbers",

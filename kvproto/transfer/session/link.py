@@ -162,7 +162,6 @@ def _agreed(
     with _naming(owner):
         _check_ends(mine, theirs)
         plan = negotiate(manifest, remote, direction="write" if mine.role == "sender" else "read")
-        _check_plan(plan)
         steps = steps_of(plan)
         link = Link(
             engine=engine,
@@ -192,15 +191,6 @@ def _check_ends(mine: Hello, theirs: Hello) -> None:
         raise _Mismatch(f"both sides are the {mine.role}")
     if mine.engine != theirs.engine:
         raise _Mismatch(f"engine: {mine.engine} here, {theirs.engine} there")
-
-
-def _check_plan(plan: TransferPlan) -> None:
-    for pair in plan.pairs:
-        if pair.is_converted:
-            raise _Mismatch(
-                f"{pair.pool} {pair.space} {pair.name}: the layouts differ, and a session brings "
-                "pages to their places as they are; describe() without conversion, or convert them"
-            )
 
 
 def _answered(exchange: Exchange, owner: str, end: float) -> None:

@@ -24,13 +24,14 @@ __all__ = [
     "Refused",
     "Role",
     "Settled",
+    "Staging",
     "Wanted",
     "decode",
     "decode_part",
     "encode",
 ]
 
-SESSION_VERSION = 1
+SESSION_VERSION = 2
 """Raised whenever a message means something else."""
 
 Role: TypeAlias = Literal["sender", "receiver"]
@@ -70,17 +71,28 @@ class Accepted(_Message, frozen=True, tag=True):
     """The second of each side: the other's `Hello` makes a plan."""
 
 
+class Staging(_Message, frozen=True, tag=True):
+    """Receiver to sender, where pages are converted: what its engine needs to write to staging.
+
+    It is said once, before the first `Wanted`; the metadata is that of the engine of `Hello`.
+    """
+
+    metadata: bytes
+
+
 class Wanted(_Message, frozen=True, tag=True):
     """Receiver to sender: write the pages of `key` to these pages, counted as in the plan.
 
     They have the first `tokens` tokens of it, those of the window the last of these. `transfer` is
-    the receiver's number for it, never used twice in a session.
+    the receiver's number for it, never used twice in a session. What is converted goes to the
+    address `staging` instead, laid out as `staging_places` of these pages; 0 where nothing is.
     """
 
     transfer: int
     key: str
     tokens: Annotated[int, msgspec.Meta(ge=0)]
     pages: dict[IndexSpace, tuple[Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)], ...]]
+    staging: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
 class Cancelled(_Message, frozen=True, tag=True):
@@ -111,7 +123,9 @@ class Finished(_Message, frozen=True, tag=True):
     """Sender to receiver, the last: nothing of any transfer is, or will be, on its way."""
 
 
-Message: TypeAlias = Hello | Refused | Accepted | Wanted | Cancelled | Settled | Declined | Finished
+Message: TypeAlias = (
+    Hello | Refused | Accepted | Staging | Wanted | Cancelled | Settled | Declined | Finished
+)
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):

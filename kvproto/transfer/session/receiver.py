@@ -27,7 +27,9 @@ from .messages import (
 from .polling import until
 from .receiving import Receiving
 from .reservation import PageNumbers, Reservation
-from .transfer_error import Phase, TransferError
+from .staged import Staged
+from .staging_memory import StagingOptions, staging_memory
+from .transfer_error import OutOfStaging, Phase, TransferError
 
 __all__ = ["Receiver"]
 
@@ -39,20 +41,37 @@ class Receiver:
     or heads, of every transfer, as pipeline and tensor parallel ranks are; together they have all
     of this side's. At most `most_pages` are held for transfers at once.
 
+    Where a plan converts, pages arrive in memory that `staging` bounds and are converted by `poll`
+    before they are seen. A transfer for which other ones leave no room waits for them.
+
     A connection that is lost fails transfers, but pages stay reserved while the peer may write: its
     process may be there still. They are free `linger` seconds after it has closed its sender, or is
     known to have ended: by its process, on this machine, or by `reclaim`.
 
     :raises ValueError: where the links leave out a layer or a head of this side's pools, or one of
-        them has a receiver already, or was opened as a sender's.
+        them has a receiver already, or was opened as a sender's; for staging memory that has no
+        room for one page, or is on a device without `open_bytes`.
+    :raises EngineError: for staging memory that an engine cannot register.
     """
 
     def __init__(
-        self, links: Sequence[Link], *, most_pages: int | None = None, linger: float = 1.0
+        self,
+        links: Sequence[Link],
+        *,
+        most_pages: int | None = None,
+        staging: StagingOptions | None = None,
+        linger: float = 1.0,
     ) -> None:
         check_coverage([link.plan for link in links])
-        for link in links:
-            link.take("receiver")
+        self._staging = staging_memory(links, staging or StagingOptions())
+        try:
+            for link in links:
+                link.take("receiver")
+        except ValueError:
+            self._close_staging()
+            raise
+        if self._staging is not None:
+            self._staging.announce()
         self.links = tuple(links)
         self._linger = linger
         self._destinations = Destinations([link.plan for link in links], most_pages)
@@ -85,6 +104,7 @@ class Receiver:
         """Reserve pages, and ask every peer to write those of `key` there.
 
         :raises OutOfPages: from `reserve`, or where more than `most_pages` would be held.
+        :raises OutOfStaging: for more pages to convert than staging memory has room for in all.
         :raises ValueError: for a key that is under way, or pages that cannot be written: a space
             that travels and has none, a page twice, a reserved one.
         :raises PagesTaken: for a page of another transfer. It has the reservation, whose other
@@ -99,15 +119,19 @@ class Receiver:
         number = 1 + max(link.transfers for link in self.links)
         reservation = reserve()
         lists = self._destinations.claim(number, reservation)
+        staged = self._staged(key, number, reservation, lists)
         arrivals = {
             at: Arrivals(link.steps, {space: len(each) for space, each in pages.items()})
             for at, (link, pages) in enumerate(zip(self.links, lists, strict=True))
         }
         made = Receiving(key, number, reservation, time.monotonic() + timeout, arrivals)
         self._live[number] = made
-        for link, pages in zip(self.links, lists, strict=True):
+        for link in self.links:
             link.transfers = number
-            link.exchange.send(Wanted(number, key, reservation.tokens, _as_tuples(pages)))
+        if staged is None:
+            self._ask(made, lists, [0] * len(lists))
+        else:
+            self._wait_for_room(made, staged)
         return made
 
     def decline(self, key: str, reason: str) -> None:
@@ -154,7 +178,7 @@ class Receiver:
 
         :raises TransferError: where it failed; its pages may not be free yet.
         """
-        until(self.poll, lambda: receiving.state != "moving")
+        until(self.poll, lambda: receiving.state not in ("waiting", "moving"))
         return receiving.take()
 
     def close(self) -> None:
@@ -170,6 +194,38 @@ class Receiver:
             until(self.poll, lambda: not self._live or time.monotonic() > end)
         for at, link in enumerate(self.links):
             self._leave(at, link)
+        self._close_staging()
+
+    def _staged(
+        self, key: str, number: int, reservation: Reservation, lists: list[PageNumbers]
+    ) -> Staged | None:
+        """What of it is converted; where that can never be, nothing is held."""
+        if self._staging is None:
+            return None
+        try:
+            return self._staging.stage(key, lists)
+        except OutOfStaging:
+            self._destinations.release(number)
+            reservation.free()
+            raise
+
+    def _wait_for_room(self, made: Receiving, staged: Staged) -> None:
+        assert self._staging is not None  # something is converted
+        made.staged, made.state = staged, "waiting"
+        self._staging.wait(made, staged)
+        self._ask_placed()
+
+    def _ask_placed(self) -> None:
+        """Ask for what waited, and has a place in staging memory now."""
+        for made, addresses in self._staging.placed() if self._staging is not None else ():
+            assert made.staged is not None  # it waited
+            made.state = "moving"
+            self._ask(made, made.staged.lists, addresses)
+
+    def _ask(self, made: Receiving, lists: Sequence[PageNumbers], staging: Sequence[int]) -> None:
+        for link, pages, address in zip(self.links, lists, staging, strict=True):
+            told = Wanted(made.number, made.key, made.tokens, _as_tuples(pages), address)
+            link.exchange.send(told)
 
     def _hear(self, at: int, link: Link, now: float) -> None:
         for message in link.exchange.receive():
@@ -248,6 +304,11 @@ class Receiver:
             each.writers.discard(at)
 
     def _fail(self, each: Receiving, at: int, reason: str) -> None:
+        if each.state == "waiting":  # no peer was asked
+            each.fail(self._error(at, "reserving", each.key, reason))
+            each.writers.clear()
+            if self._staging is not None and each.staged is not None:
+                self._staging.forget(each, each.staged)
         if each.state != "moving":
             return
         each.fail(self._error(at, "moving", each.key, reason))
@@ -258,7 +319,7 @@ class Receiver:
         return TransferError(reason, peer=self.links[at].owner, phase=phase, key=key)
 
     def _advance(self, each: Receiving) -> None:
-        if each.writers:
+        if each.writers or (each.staged is not None and self._is_converting(each, each.staged)):
             return
         if each.state == "draining":
             each.settle()
@@ -266,6 +327,22 @@ class Receiver:
             each.state = "done"
         self._destinations.release(each.number)
         del self._live[each.number]
+        if self._staging is not None and each.staged is not None:
+            self._staging.leave(each.staged)
+            self._ask_placed()
+
+    def _is_converting(self, each: Receiving, staged: Staged) -> bool:
+        """Begin to convert what has arrived whole; whether that still goes on."""
+        if staged.fence is None and each.state == "moving" and self._staging is not None:
+            try:
+                self._staging.convert(staged)
+            except (ValueError, IndexError, RuntimeError) as error:
+                self._fail(each, 0, f"not converted: {error}")
+        return staged.fence is not None and not staged.fence.query()
+
+    def _close_staging(self) -> None:
+        if self._staging is not None:
+            self._staging.close()
 
 
 def _as_tuples(pages: PageNumbers) -> dict[IndexSpace, tuple[int, ...]]:

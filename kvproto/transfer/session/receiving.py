@@ -6,12 +6,14 @@ from typing import Literal, TypeAlias
 
 from .arrivals import Arrivals
 from .reservation import Reservation
+from .staged import Staged
 from .transfer_error import TransferError
 
 __all__ = ["Receiving", "ReceivingState"]
 
-ReceivingState: TypeAlias = Literal["moving", "draining", "done", "failed"]
-"""While bytes are awaited; after an error, while some may still land; ended."""
+ReceivingState: TypeAlias = Literal["waiting", "moving", "draining", "done", "failed"]
+"""For staging memory, which other transfers have; while bytes are awaited; after an error, while
+some may still land; ended."""
 
 
 class Receiving:
@@ -31,12 +33,18 @@ class Receiving:
         self.arrivals = arrivals
         self.writers = set(arrivals)
         self.is_taken = False
+        self.staged: Staged | None = None
         self._reservation = reservation
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing of it can land any more: its pages are the caller's, or free."""
         return self.state in ("done", "failed")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the pages are for."""
+        return self._reservation.tokens
 
     @property
     def page_count(self) -> int:
@@ -58,7 +66,7 @@ class Receiving:
 
     def fail(self, error: TransferError) -> None:
         """No page of it will be seen; they stay reserved while bytes may land in them."""
-        if self.state == "moving" or (self.state == "done" and not self.is_taken):
+        if self.state in ("waiting", "moving") or (self.state == "done" and not self.is_taken):
             self.error, self.state = error, "draining"
 
     def settle(self) -> None:

@@ -13,15 +13,17 @@ from ..manifests.manifest import IndexSpace
 from ..planning.descriptors import Descriptors
 from ..planning.page_lists import PageArrays, checked_pages
 from ..planning.plan import TransferPlan
+from ..planning.staging import direct_plan
 from .declines import Declines
 from .link import Link
-from .messages import Cancelled, Declined, Finished, Part, Settled, Wanted, encode
+from .messages import Cancelled, Declined, Finished, Part, Settled, Staging, Wanted, encode
 from .parts import Cut, blocks_of, cut, of_steps
 from .plan_pages import in_pages_of_plan, page_row
 from .polling import until
 from .readiness import Readiness
 from .reservation import PageNumbers
 from .sending import Sending
+from .staged_parts import staged_blocks_of, to_staging
 
 __all__ = ["Sender"]
 
@@ -48,6 +50,7 @@ class Sender:
         self._live: dict[str, Sending] = {}
         self._wanted: dict[str, Wanted] = {}
         self._declined, self._refused = Declines(), Declines()  # by the receiver, and here
+        self._direct = direct_plan(link.plan)
         self._plans: dict[tuple[int, int], TransferPlan] = {}
         self._gone_since: float | None = None
 
@@ -104,6 +107,8 @@ class Sender:
                     self._cancelled(message)
                 case Declined():
                     self._decline(message)
+                case Staging():
+                    self._connect(message)
                 case _:
                     self.link.exchange.refuse(f"a {type(message).__name__} came, out of place")
         now = time.monotonic()
@@ -149,10 +154,21 @@ class Sender:
         try:
             paired = _paired(self.link.plan, sending.own, wanted)
             sending.pages = checked_pages(self.link.plan, paired, with_reserved=False)
+            if self._direct is not self.link.plan:
+                sending.staged = to_staging(self.link.plan, sending.pages, wanted)
         except (ValueError, IndexError) as error:
             sending.cancel(str(error))
         if sending.state == "waiting":
             sending.state = "moving"
+
+    def _connect(self, staging: Staging) -> None:
+        """Know of the memory that the peer has registered since."""
+        link = self.link
+        try:
+            if (peer := link.engine.connect(staging.metadata)) != link.peer:
+                raise EngineError(f"staging memory of {peer} was named, the link is to {link.peer}")
+        except EngineError as error:
+            link.exchange.refuse(str(error))
 
     def _cancelled(self, message: Cancelled) -> None:
         for each in self._live.values():
@@ -243,12 +259,16 @@ class Sender:
         """Kept: every transfer is cut at the same layers, or layer by layer."""
         span = part.step_begin, part.step_end
         if span not in self._plans:
-            self._plans[span] = of_steps(self.link.plan, self.link.steps, *span)
+            self._plans[span] = of_steps(self._direct, self.link.steps, *span)
         return self._plans[span]
 
     def _blocks(self, each: Sending, part: Cut) -> Descriptors | None:
         try:
-            return blocks_of(self._plan_of(part), each.pages, part)
+            if each.staged is None:
+                return blocks_of(self._plan_of(part), each.pages, part)
+            span = part.step_begin, part.step_end
+            staged = of_steps(each.staged, self.link.steps, *span)
+            return staged_blocks_of(self._plan_of(part), staged, each.pages, part)
         except (ValueError, IndexError) as error:
             each.cancel(str(error))
             return None

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from ..engines.engine import Write
 from ..manifests.manifest import IndexSpace, PoolName
 from ..planning.page_lists import PageArrays
+from ..planning.plan import TransferPlan
 from .messages import Wanted
 from .parts import Cut
 from .readiness import Readiness
@@ -30,6 +31,7 @@ class Sending:
         self.wanted: Wanted | None = None
         self.own: PageNumbers = {}
         self.pages: PageArrays = {}
+        self.staged: TransferPlan | None = None
         self.readiness = readiness
         self.todo: deque[Cut] = deque()
         self.writes: list[tuple[Write, int]] = []

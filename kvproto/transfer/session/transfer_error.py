@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["OutOfPages", "Phase", "TransferError"]
+__all__ = ["OutOfPages", "OutOfStaging", "Phase", "TransferError"]
 
 Phase: TypeAlias = Literal["handshake", "reserving", "waiting", "moving"]
-"""Peers agree; pages are reserved; the other side is waited for; bytes are on their way."""
+"""Peers agree; pages, or staging memory, are reserved; the other side is waited for; bytes are on
+their way."""
 
 
 class TransferError(RuntimeError):
@@ -21,3 +22,7 @@ class TransferError(RuntimeError):
 
 class OutOfPages(RuntimeError):
     """Too few pages are free: how many of which are needed, and how many there are."""
+
+
+class OutOfStaging(RuntimeError):
+    """A transfer that needs more staging memory than the receiver has in all: no wait helps."""
