@@ -3,10 +3,11 @@
 
 Installing kvproto changes nothing for sglang. With `KVPROTO_SGLANG=cpu` in its environment, sglang
 gets an out-of-tree platform (entry point `kvproto` of `sglang.srt.platforms`) whose pools are
-reference leaves, and a hook (`kvproto_composites` of `sglang.srt.plugins`) that puts kvproto's
-window pairs and hybrids over them. `SGLANG_PLUGINS=kvproto` leaves the hook out: composites are
-then sglang's own, over the same leaves. sglang as it is refuses pools that are none of its
-classes; `kvproto gates` rewrites those questions.
+reference leaves, and hooks, of `sglang.srt.plugins`: `kvproto_composites` puts kvproto's window
+pairs and hybrids over them, `kvproto_accounts` has kvproto's allocators, request tables and
+recurrent states built. `SGLANG_PLUGINS=kvproto` leaves both out: what they replace is then sglang's
+own, over the same leaves. sglang as it is refuses pools that are none of its classes;
+`kvproto gates` rewrites those questions.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import os
 from functools import cache
 from typing import Any
 
-__all__ = ["activate", "add_composites"]
+__all__ = ["activate", "add_accounts", "add_composites"]
 
 _PLATFORMS: dict[str, str] = {"cpu": "CpuPlatform"}
-_BUILDS = "sglang.srt.mem_cache.kv_cache_configurator.KVCacheConfigurator._build_token_to_kv_pool"
+_BUILDS = "sglang.srt.mem_cache.kv_cache_configurator.KVCacheConfigurator._build_"
 
 
 def activate() -> str | None:
@@ -43,7 +44,30 @@ def add_composites() -> None:
         def of_ours(pool: object, *_args: object, **_named: object) -> object:
             return over_same_leaves(pool)
 
-        HookRegistry.register(_BUILDS, of_ours, HookType.AFTER)
+        HookRegistry.register(f"{_BUILDS}token_to_kv_pool", of_ours, HookType.AFTER)
+
+
+def add_accounts() -> None:
+    """Have sglang's configurator hand out kvproto's allocators, request tables and states.
+
+    Nothing unless asked for.
+
+    :raises ValueError: as `activate`.
+    """
+    if _asked_for():
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+        from . import accounts
+
+        def of_ours(allocator: object, *_args: object, **_named: object) -> object:
+            return accounts.allocator_for(allocator)
+
+        for built, instead, when in (
+            ("token_to_kv_pool_allocator", of_ours, HookType.AFTER),
+            ("default_req_pool", accounts.request_table, HookType.AROUND),
+            ("hybrid_req_pool", accounts.state_request_table, HookType.AROUND),
+        ):
+            HookRegistry.register(f"{_BUILDS}{built}", instead, when)
 
 
 def _asked_for() -> str:

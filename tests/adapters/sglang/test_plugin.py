@@ -21,11 +21,17 @@ POINTS = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(
 
 
 def test_the_entry_points_lead_to_the_plugin() -> None:
-    (platform,) = POINTS["sglang.srt.platforms"].values()
-    (hook,) = POINTS["sglang.srt.plugins"].values()
-    for point, function in ((platform, plugin.activate), (hook, plugin.add_composites)):
-        module, _, name = point.partition(":")
-        assert getattr(import_module(module), name) is function
+    points = POINTS["sglang.srt.platforms"] | POINTS["sglang.srt.plugins"]
+    assert {name: _loaded(point) for name, point in points.items()} == {
+        "kvproto": plugin.activate,
+        "kvproto_accounts": plugin.add_accounts,
+        "kvproto_composites": plugin.add_composites,
+    }
+
+
+def _loaded(point: str) -> object:
+    module, _, name = point.partition(":")
+    return getattr(import_module(module), name)
 
 
 @pytest.mark.parametrize("asked", [None, ""])
@@ -34,12 +40,13 @@ def test_nothing_happens_unless_asked(asked: str | None, monkeypatch: pytest.Mon
     if asked is not None:
         monkeypatch.setenv("KVPROTO_SGLANG", asked)
     assert plugin.activate() is None
-    plugin.add_composites()  # would import sglang
+    plugin.add_accounts()  # would import sglang
+    plugin.add_composites()
 
 
 def test_a_device_without_a_platform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVPROTO_SGLANG", "tpu")
-    for entry in (plugin.activate, plugin.add_composites):
+    for entry in (plugin.activate, plugin.add_accounts, plugin.add_composites):
         with pytest.raises(ValueError, match=r"^KVPROTO_SGLANG=tpu: there is a platform for cpu$"):
             entry()
 

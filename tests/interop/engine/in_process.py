@@ -185,13 +185,22 @@ def _request(number: int, length: int) -> Any:
     return made
 
 
+_PARTS = (
+    "full_kv_pool",
+    "swa_kv_pool",
+    "mamba_pool",
+    "full_attn_allocator",
+    "swa_attn_allocator",
+    "mamba_allocator",
+)
+
+
 def _told_of(pool: Any, runner: Any) -> dict[str, list[str]]:
     """The classes of the pool, its leaves, the allocator and so on, each with its bases."""
-    places = {"pool": pool, "allocator": runner.token_to_kv_pool_allocator}
-    places |= {n: vars(pool)[n] for n in ("full_kv_pool", "swa_kv_pool") if n in vars(pool)}
-    states = vars(pool).get("mamba_pool")
-    places |= {"states": states} if states is not None else {}
-    places |= {"requests": runner.req_to_token_pool}
+    allocator, requests = runner.token_to_kv_pool_allocator, runner.req_to_token_pool
+    places = {"pool": pool, "allocator": allocator, "requests": requests}
+    for whole in (pool, allocator, requests):
+        places |= {name: vars(whole)[name] for name in _PARTS if name in vars(whole)}
     return {
         place: [f"{cls.__module__}.{cls.__qualname__}" for cls in type(each).__mro__]
         for place, each in places.items()

@@ -122,13 +122,11 @@ def _watch_window(batch: Any, tell: Any) -> None:
 def _classes(scheduler: Any) -> dict[str, Any]:
     from sglang.srt.mem_cache import swa_memory_pool
 
-    allocator = scheduler.token_to_kv_pool_allocator
+    allocator, requests = scheduler.token_to_kv_pool_allocator, scheduler.req_to_token_pool
     pool = allocator.get_kvcache()
-    parts = {"pool": pool}
-    parts |= {name: vars(pool)[place] for name, place in _PARTS.items() if place in vars(pool)}
-    parts |= {"allocator": allocator, "requests": scheduler.req_to_token_pool}
-    sides = vars(allocator).items()
-    parts |= {name.strip("_"): side for name, side in sides if name.endswith("attn_allocator")}
+    parts = {"pool": pool, "allocator": allocator, "requests": requests}
+    for whole in (pool, allocator, requests):
+        parts |= {name: vars(whole)[at] for name, at in _PARTS.items() if at in vars(whole)}
     return {
         "rewritten": "kvproto" in Path(swa_memory_pool.__file__).read_text(),
         "parts": {name: _path(part) for name, part in parts.items()},
@@ -138,7 +136,14 @@ def _classes(scheduler: Any) -> dict[str, Any]:
     }
 
 
-_PARTS = {"full leaf": "full_kv_pool", "window leaf": "swa_kv_pool", "states": "mamba_pool"}
+_PARTS = {
+    "full leaf": "full_kv_pool",
+    "window leaf": "swa_kv_pool",
+    "states": "mamba_pool",
+    "full slots": "full_attn_allocator",
+    "window slots": "swa_attn_allocator",
+    "state slots": "mamba_allocator",
+}
 
 
 def _path(value: object) -> str:

@@ -63,10 +63,9 @@ throughout, and on a CPU most of a step is sglang's own Python.
 
 ### Which parts are whose
 
-Classes in run c, by setting. sglang {sglang} has no hook for what is its own here: allocators of
-single tokens and of window pairs, request tables, the radix cache and what is evicted from it. A
-hybrid's recurrent states are in sglang's pool, too (`test_in_process.py`). In run d calls to the
-parts in the last column are validated, and to no other.
+Classes in run c, by setting. sglang's own are the scheduler, with its radix cache and what is
+evicted from it, and what is named above. In run d calls to the parts in the last column are
+validated, and to no other.
 
 {parts}
 """

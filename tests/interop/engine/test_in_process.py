@@ -24,7 +24,28 @@ KINDS = {
     "latent": ("mla", "MLALatent"),
     "hybrid": ("hybrid_linear", "HybridComposite"),
 }
-POOLS = {"pool", "full_kv_pool", "swa_kv_pool"}
+PLACES = {
+    "heads": {"pool", "allocator", "requests"},
+    "window": {
+        "pool",
+        "full_kv_pool",
+        "swa_kv_pool",
+        "allocator",
+        "full_attn_allocator",
+        "swa_attn_allocator",
+        "requests",
+    },
+    "latent": {"pool", "allocator", "requests"},
+    "hybrid": {
+        "pool",
+        "full_kv_pool",
+        "mamba_pool",
+        "allocator",
+        "requests",
+        "mamba_allocator",
+    },
+}
+"""What a model's memory and its accounts are made of."""
 
 
 @pytest.fixture(scope="module")
@@ -66,39 +87,24 @@ def test_tokens_vary(told: Found) -> None:
         assert len({tuple(prompt) for prompt in outcome.tokens["a"]}) > 1, outcome.name
 
 
-def test_pools_are_sglangs_where_they_should_be(told: Found) -> None:
+def test_pools_and_accounts_are_sglangs_where_they_should_be(told: Found) -> None:
     for outcome in told[0]:
         for run in THEIRS:
-            for place in POOLS & set(outcome.pools[run]):
-                assert outcome.pools[run][place][0].startswith("sglang."), (outcome.name, place)
+            pools = outcome.pools[run]
+            assert set(pools) == PLACES[outcome.name.partition("/")[0]], outcome.name
+            for place, classes in pools.items():
+                assert classes[0].startswith("sglang."), (outcome.name, place)
 
 
-def test_pools_and_leaves_are_ours_where_they_should_be_and_have_nothing_of_sglangs(
-    told: Found,
-) -> None:
+def test_every_part_is_ours_where_it_should_be_and_has_nothing_of_sglangs(told: Found) -> None:
+    """Leaves, composites, states, allocators of tokens, pages, pairs and states, and tables."""
     for outcome in told[0]:
-        for run in OURS:
-            for place in POOLS & set(outcome.pools[run]):
-                classes = outcome.pools[run][place]
-                assert classes[0].startswith("kvproto."), (outcome.name, place)
-                assert not [cls for cls in classes if cls.startswith("sglang.")]
-        if "/page 16/" in outcome.name and not outcome.name.startswith("window/"):
-            assert outcome.pools["c"]["allocator"][0].startswith("kvproto."), outcome.name
-    pairs = [outcome for outcome in told[0] if outcome.name.startswith("window/")]
-    assert pairs
-    assert all(set(outcome.pools["c"]) >= POOLS for outcome in pairs)
-
-
-def test_request_tables_states_and_most_allocators_stay_sglangs(told: Found) -> None:
-    """As docs/engine.md says: sglang has no hook for them."""
-    for outcome in told[0]:
-        model, _, page = outcome.name.split("/")[:3]
-        theirs = {"requests"} | ({"states"} if model == "hybrid" else set())
-        theirs |= {"allocator"} if page == "page 1" or model == "window" else set()
         for run in OURS:
             pools = outcome.pools[run]
-            whose = {place for place, classes in pools.items() if classes[0].startswith("sglang.")}
-            assert whose == theirs, (outcome.name, run)
+            assert set(pools) == PLACES[outcome.name.partition("/")[0]], outcome.name
+            for place, classes in pools.items():
+                assert classes[0].startswith("kvproto."), (outcome.name, place)
+                assert not [cls for cls in classes if cls.startswith("sglang.")]
 
 
 def test_sglangs_pools_and_ours_are_seen_as_the_same_through_the_contract(told: Found) -> None:
@@ -123,13 +129,15 @@ def test_each_run_is_what_it_is_called(told: Found, interop_python: str) -> None
     assert "kvproto.debug._checked" in by_run["d"]["kvproto"]
 
 
-def test_sglangs_own_composites_work_over_our_leaves(told: Found) -> None:
+def test_sglangs_own_composites_and_accounts_work_over_our_leaves(told: Found) -> None:
     ours = {outcome.name: outcome for outcome in told[0]}
     for name in BESIDE:
         beside = told[1]["leaves"]["results"][name]
         assert beside["tokens"] == ours[name].tokens["c"], name
-        assert beside["pools"]["pool"][0].startswith("sglang.")
-        assert beside["pools"]["full_kv_pool"][0].startswith("kvproto.")
+        leaves = {"full_kv_pool", "swa_kv_pool", "full_attn_allocator", "swa_attn_allocator"}
+        for place, classes in beside["pools"].items():
+            whose = "kvproto." if place in leaves else "sglang."
+            assert classes[0].startswith(whose), (name, place)
 
 
 def test_a_pool_that_drops_writes_is_noticed(told: Found) -> None:

@@ -78,21 +78,9 @@ def test_every_run_had_its_own_tree_and_parts(recorded: dict[str, Any]) -> None:
     for name, told in recorded.items():
         for run, started in told["started"].items():
             parts = {name: path.partition(".")[0] for name, path in started["parts"].items()}
-            ours = {name for name, whose in parts.items() if whose == "kvproto"}
-            assert ours == (_ours(name) & set(parts) if run in "cd" else set()), (name, run)
-            assert set(parts.values()) <= {"kvproto", "sglang"}
+            assert set(parts.values()) == ({"kvproto"} if run in "cd" else {"sglang"}), (name, run)
             assert started["rewritten"] == (run != "a")
-            validated = ours if run == "d" else set()
-            assert set(started["validated"]) == validated, (name, run)
-
-
-def _ours(setting: str) -> set[str]:
-    """The parts that are not sglang's own: of its allocators, those of pages."""
-    pages = {"full_attn_allocator", "swa_attn_allocator"}
-    pages |= {"allocator"} if SETTINGS[setting].model != "window" else set()
-    return {"pool", "full leaf", "window leaf"} | (
-        pages if SETTINGS[setting].page_size > 1 else set()
-    )
+            assert set(started["validated"]) == (set(parts) if run == "d" else set()), (name, run)
 
 
 def test_the_page_says_what_is_recorded() -> None:

@@ -20,7 +20,7 @@ def test_sglang_without_kvprotos_variable_is_as_without_kvproto(
         _told(interop_python, tmp_path),
         _told(interop_python, tmp_path, _installed(tmp_path)),
     )
-    assert beside.pop("points") == ["kvproto", "kvproto_composites"]
+    assert beside.pop("points") == ["kvproto", "kvproto_accounts", "kvproto_composites"]
     assert alone.pop("points") == []
     assert beside == alone
     assert alone["hooks"] == alone["pool"] == []
