@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from kvproto import protocols as p
 from kvproto._bad_input import BadInput
 from kvproto.protocols import explain, supports
-from kvproto.protocols._members import members_of
+
+from .asked_members import members, methods
 
 __all__ = [
     "ALLOCATOR_CAPABILITIES",
@@ -116,7 +116,7 @@ def capabilities_for(subject: object) -> tuple[type, ...]:
     if supports(subject, p.RequestPool):
         return ALLOCATOR_CAPABILITIES
     lends = all(hasattr(type(subject), door) for door in _LENDS)
-    is_pool = any(hasattr(type(subject), door) for door in _methods(p.KVPool))
+    is_pool = any(hasattr(type(subject), door) for door in methods(p.KVPool))
     return ALLOCATOR_CAPABILITIES if lends and not is_pool else POOL_CAPABILITIES
 
 
@@ -140,29 +140,25 @@ def half_offered(pool: object) -> list[type]:
     """
     judged = capabilities_for(pool)
     lacking = [c for c in judged if not supports(pool, c) and not _opted_out(pool, c)]
-    explained = {m for c in judged if supports(pool, c) for m in _methods(c)}
+    explained = {m for c in judged if supports(pool, c) for m in methods(c)}
     charged: set[type] = set()
-    for method in sorted({m for c in lacking for m in _methods(c)} - explained):
+    for method in sorted({m for c in lacking for m in methods(c)} - explained):
         if not callable(inspect.getattr_static(type(pool), method, None)):
             continue
-        candidates = [c for c in lacking if method in _methods(c)]
+        candidates = [c for c in lacking if method in methods(c)]
         charged.add(max(candidates, key=lambda c: _share_present(pool, c)))
     return [protocol for protocol in judged if protocol in charged]
 
 
-def _methods(protocol: type) -> Sequence[str]:
-    return [m.name for m in members_of(protocol) if m.kind == "method"]
-
-
 def advertised_methods(pool: object) -> list[str]:
     """Methods of the capabilities the pool has, in alphabetical order."""
-    return sorted({m for c in capabilities_for(pool) if supports(pool, c) for m in _methods(c)})
+    return sorted({m for c in capabilities_for(pool) if supports(pool, c) for m in methods(c)})
 
 
 def _opted_out(pool: object, protocol: type) -> bool:
     own: dict[str, object] = getattr(pool, "__dict__", {})
     absent = object()
-    for member in members_of(protocol):
+    for member in members(protocol):
         value = own.get(member.name, inspect.getattr_static(type(pool), member.name, absent))
         if value is None and not member.nullable:
             return True
@@ -170,7 +166,7 @@ def _opted_out(pool: object, protocol: type) -> bool:
 
 
 def _share_present(pool: object, protocol: type) -> float:
-    names = [m.name for m in members_of(protocol)]
+    names = [m.name for m in members(protocol)]
     own = getattr(pool, "__dict__", {})
     present = [n for n in names if n in own or inspect.getattr_static(type(pool), n, None)]
     return len(present) / len(names)

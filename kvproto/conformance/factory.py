@@ -36,8 +36,8 @@ from kvproto.protocols import (
     VirtualIdAllocator,
     VirtualIdsRequest,
 )
-from kvproto.protocols._members import members_of
 
+from .asked_members import methods
 from .row_access import RowAccess
 from .specs.models import ModelRequest
 
@@ -134,7 +134,7 @@ def build(factory: Factory, request: object) -> Any:
             f"the factory returned None for {asked}; return {what_for}, or "
             "kvproto.protocols.Declined(reason)"
         )
-    doors = [m.name for m in members_of(protocol) if m.kind == "method"]
+    doors = methods(protocol)
     if isinstance(pool, type) or not any(hasattr(type(pool), door) for door in doors):
         what = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
         raise BadInput(

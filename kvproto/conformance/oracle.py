@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -21,6 +22,7 @@ from kvproto.protocols import BufferRegion, DeclaresRegions, Field, KVPool
 from .door_layouts import DoorForms, no_form
 from .fallback import Fallback
 from .memory import bytes_at, peek, poke
+from .place import HOST
 from .read_doors import DoorReader
 from .row_access import AccessReader, RowAccess
 from .stored_rows import Side, dequantised, side_by_side
@@ -168,18 +170,24 @@ def _rows(
 def gather_field(region: BufferRegion, field: Field, layer_id: int, pages: Iterable[int]) -> Tensor:
     """The elements of a field in these pages of a layer, `[tokens, ...]`, by their addresses."""
     field = region.in_layer(layer_id, field)
-    offsets = torch.tensor(field.offset)
-    for axis in field.axes:
-        along = torch.tensor([axis.offset(i) for i in range(axis.size)])
-        offsets = offsets.unsqueeze(-1) + along
-    index = (offsets.unsqueeze(-1) + torch.arange(field.element_bytes)).flatten()
-    found = [
-        bytes_at(start, region.bytes_per_page)[index]
-        for page in pages
-        for start in [region.page_address(layer_id, page)]
-    ]
+    addresses = [region.page_address(layer_id, page) for page in pages]
+    found = torch.stack([bytes_at(start, region.bytes_per_page) for start in addresses])
     dtype: torch.dtype = getattr(torch, field.element)
-    return torch.cat(found).view(dtype).reshape(-1, *field.shape[1:])
+    rows = found[:, _byte_places(field).to(found.device)].flatten()
+    return rows.view(dtype).reshape(-1, *field.shape[1:])
+
+
+@lru_cache(maxsize=512)
+def _byte_places(field: Field) -> Tensor:
+    """Where in a page each byte of a field's elements is, in the order of its axes.
+
+    Kept for the next reader of a page that is laid out so, on the host: runs differ in device.
+    """
+    offsets = torch.tensor(field.offset, device=HOST)
+    for axis in field.axes:
+        along = torch.tensor([axis.offset(i) for i in range(axis.size)], device=HOST)
+        offsets = offsets.unsqueeze(-1) + along
+    return (offsets.unsqueeze(-1) + torch.arange(field.element_bytes, device=HOST)).flatten()
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
