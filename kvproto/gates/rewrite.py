@@ -90,12 +90,12 @@ def _changes(
             change = _table_change(gate, gate.answer, found, table, text, profile, exported)
         else:
             change = _change(gate, found, text, loose)
-        if isinstance(change, str):
-            left.append(Left(gate, change))
+        bind = views.of(gate, found, place)
+        if isinstance(change, str) or isinstance(bind, str):
+            left.append(Left(gate, change if isinstance(change, str) else str(bind)))
         elif any(_overlap(change.edit, o.edit) and change.edit != o.edit for o in changes):
             left.append(Left(gate, "it stands inside another gate: run the rewrite again"))
         else:
-            bind = views.of(gate, found, place)
             changes.append(_bound(change, bind, text, found.node in loose) if bind else change)
     return changes, left
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 __all__ = ["OPENING", "Assigned", "Bound", "Defined", "Imported", "Opaque", "Scope", "scopes_of"]
 
@@ -22,6 +22,7 @@ ScopeNode: TypeAlias = (
 )
 OPENING = get_args(ScopeNode)
 """The nodes that open a scope."""
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +59,31 @@ Bound: TypeAlias = Imported | Defined | Assigned | Opaque
 class Scope:
     """The names that one function, class, comprehension or module binds."""
 
-    node: ScopeNode
+    node: ast.AST
+    """What opens it: a `ScopeNode`, or the first of the type parameters that it is for."""
     parent: Scope | None
     bound: dict[str, list[Bound]] = field(default_factory=dict[str, list[Bound]])
     outer: set[str] = field(default_factory=set[str])
-    """Names it declares `global` or `nonlocal`."""
+    """Names it declares `nonlocal`."""
+    top: set[str] = field(default_factory=set[str])
+    """Names it declares `global`."""
 
     def look_up(self, name: str) -> tuple[Scope, list[Bound]] | None:
         """Where a name that is read here was bound, and to what; None for builtins."""
         scope: Scope | None = self
         while scope is not None:
             skipped = scope is not self and isinstance(scope.node, ast.ClassDef)
+            if not skipped and name in scope.top:
+                scope = scope.module
             if not skipped and name in scope.bound and name not in scope.outer:
                 return scope, scope.bound[name]
             scope = scope.parent
         return None
+
+    @property
+    def module(self) -> Scope:
+        """That of the whole module."""
+        return self.parent.module if self.parent else self
 
     @property
     def qualified_name(self) -> str:
@@ -87,14 +98,34 @@ def scopes_of(module: ast.Module) -> dict[ast.AST, Scope]:
     """Every scope of a module, by the node that opens it."""
     scopes: dict[ast.AST, Scope] = {}
     top = scopes[module] = Scope(module, None)
-    _Binder(scopes, top).visit_all(module.body)
+    later: list[tuple[Scope, str, Bound]] = []
+    _Binder(scopes, top, later).visit_all(module.body)
+    for scope, name, bound in later:
+        _bind_outside(scope, name, bound)
     return scopes
 
 
+def _bind_outside(scope: Scope, name: str, bound: Bound) -> None:
+    """Bind a name that a scope declares `nonlocal`, in the nearest function that has it."""
+    outside = scope.parent
+    while outside is not None:
+        passes_on = isinstance(outside.node, ast.ClassDef) or name in outside.outer
+        if not passes_on and name in outside.bound:
+            outside.bound[name].append(bound)
+            return
+        outside = outside.parent
+
+
 class _Binder(ast.NodeVisitor):
-    def __init__(self, scopes: dict[ast.AST, Scope], scope: Scope) -> None:
+    def __init__(
+        self,
+        scopes: dict[ast.AST, Scope],
+        scope: Scope,
+        later: list[tuple[Scope, str, Bound]],
+    ) -> None:
         self._scopes = scopes
         self._scope = scope
+        self._later = later
 
     def visit_all(self, nodes: list[ast.stmt] | list[ast.expr]) -> None:
         for node in nodes:
@@ -124,8 +155,12 @@ class _Binder(ast.NodeVisitor):
             self._bind_target(node.target, node.value)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        # A comprehension does not keep what is assigned in it.
         self.visit(node.value)
-        self._bind(node.target.id, Assigned(node.value))
+        scope: Scope = self._scope
+        while scope.parent is not None and isinstance(scope.node, _COMPREHENSIONS):
+            scope = scope.parent
+        self._bind(node.target.id, Assigned(node.value), scope)
 
     def visit_Name(self, node: ast.Name) -> None:
         if not isinstance(node.ctx, ast.Load):
@@ -141,16 +176,27 @@ class _Binder(ast.NodeVisitor):
             self._bind(node.name, Opaque())
         self.generic_visit(node)
 
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        if node.name:
+            self._bind(node.name, Opaque())
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self._bind(node.rest, Opaque())
+        self.generic_visit(node)
+
     def visit_Global(self, node: ast.Global) -> None:
-        self._scope.outer.update(node.names)
+        self._scope.top.update(node.names)
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self._scope.outer.update(node.names)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._bind(node.name, Defined(node))
-        self.visit_all([*node.decorator_list, *node.bases, *(k.value for k in node.keywords)])
-        self._open(node).visit_all(node.body)
+        self.visit_all(node.decorator_list)
+        around = self._type_parameters(node)
+        around.visit_all([*node.bases, *(k.value for k in node.keywords)])
+        around._open(node).visit_all(node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._function(node)
@@ -179,7 +225,7 @@ class _Binder(ast.NodeVisitor):
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._bind(node.name, Opaque())
         self.visit_all([*node.decorator_list, *_defaults(node.args)])
-        inner = self._open(node)
+        inner = self._type_parameters(node)._open(node)
         inner._parameters(node.args)
         inner.visit_all(node.body)
 
@@ -202,9 +248,21 @@ class _Binder(ast.NodeVisitor):
             if argument is not None:
                 self._bind(argument.arg, Opaque())
 
-    def _open(self, node: ScopeNode) -> _Binder:
+    def _type_parameters(
+        self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> _Binder:
+        """The scope around one that has type parameters, from Python 3.12 on."""
+        parameters: list[Any] = dict(ast.iter_fields(node)).get("type_params", [])
+        if not parameters:
+            return self
+        around = self._open(parameters[0])
+        for parameter in parameters:
+            around._bind(parameter.name, Opaque())
+        return around
+
+    def _open(self, node: ast.AST) -> _Binder:
         scope = self._scopes[node] = Scope(node, self._scope)
-        return _Binder(self._scopes, scope)
+        return _Binder(self._scopes, scope, self._later)
 
     def _bind_target(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -212,14 +270,13 @@ class _Binder(ast.NodeVisitor):
         else:
             self.visit(target)
 
-    def _bind(self, name: str, bound: Bound) -> None:
-        self._home(name).bound.setdefault(name, []).append(bound)
-
-    def _home(self, name: str) -> Scope:
-        scope = self._scope
-        while name in scope.outer and scope.parent is not None:
-            scope = scope.parent
-        return scope
+    def _bind(self, name: str, bound: Bound, scope: Scope | None = None) -> None:
+        scope = scope or self._scope
+        if name in scope.outer:
+            self._later.append((scope, name, bound))
+            return
+        home = scope.module if name in scope.top else scope
+        home.bound.setdefault(name, []).append(bound)
 
 
 def _defaults(arguments: ast.arguments) -> Iterator[ast.expr]:

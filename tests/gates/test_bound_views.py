@@ -8,6 +8,7 @@ import pytest
 
 from kvproto._bad_input import BadInput
 from kvproto.gates.rewrite import rewrite
+from kvproto.gates.rewritten import Rewritten
 from tests.gates.small_profile import TOML, profile_of
 
 BIND = """
@@ -72,8 +73,12 @@ class Another:
 
 
 def rewritten(source: str, folder: Path) -> str:
+    return rewrite_of(source, folder).after.decode()
+
+
+def rewrite_of(source: str, folder: Path) -> Rewritten:
     profile = profile_of(folder, TOML + BIND)
-    return rewrite(source.encode(), "backend.py", profile, lambda _: False).after.decode()
+    return rewrite(source.encode(), "backend.py", profile, lambda _: False)
 
 
 def test_methods_test_what_was_bound(tmp_path: Path) -> None:
@@ -81,12 +86,59 @@ def test_methods_test_what_was_bound(tmp_path: Path) -> None:
     assert rewritten(AFTER, tmp_path) == AFTER
 
 
+REBOUND = [
+    "pool = layer.pool",
+    "[pool := each for each in layer]",
+    "for pool in layer: pass",
+    "with layer as pool: pass",
+    "import pool",
+    "match layer:\n            case [*pool]: pass",
+    "match layer:\n            case {'a': 1, **pool}: pass",
+    "def swap():\n            nonlocal pool\n            pool = layer",
+]
+
+
+@pytest.mark.parametrize("again", REBOUND)
+def test_a_name_that_is_bound_to_more_than_the_pool_is_left(again: str, tmp_path: Path) -> None:
+    source = BEFORE.replace("pool = self.pool\n", f"pool = self.pool\n        {again}\n")
+    got = rewrite_of(source, tmp_path)
+    expected = AFTER.replace("pool = self.pool\n", f"pool = self.pool\n        {again}\n")
+    expected = expected.replace("if self.pair is not None and", "if isinstance(pool, Pair) and")
+    imported = "from engine.pools import Pair\nfrom kvproto"
+    assert got.after.decode() == expected.replace("from kvproto", imported)
+    why = "pool is self.pool, which is bound once, or what else it is bound to"
+    assert [left.why for left in got.left] == [why]
+
+
+def test_where_self_is_another_methods_ask_as_anywhere(tmp_path: Path) -> None:
+    source = BEFORE.replace("pool = self.pool\n", "self = layer\n        pool = self.pool\n")
+    assert "isinstance(pool, SWAComposite)" in rewritten(source, tmp_path)
+
+
+@pytest.mark.parametrize("head", ["self.pool: Pool = runner.pool", "self.pool, self.n = taken"])
+def test_a_pool_is_taken_in_other_ways(head: str, tmp_path: Path) -> None:
+    before, after = (text.replace("self.pool = runner.pool", head) for text in (BEFORE, AFTER))
+    assert rewritten(before, tmp_path) == after
+
+
 @pytest.mark.parametrize(
     "change",
     [
         ("pool = self.pool\n", "self.pool = pool = layer\n"),  # taken again
+        ("pool = self.pool\n", "pool, self.pool = self.pool, layer\n"),
+        ("pool = self.pool\n", "self.pool: int = layer; pool = self.pool\n"),
+        ("pool = self.pool\n", "for self.pool in layer: pool = self.pool\n"),
+        ("pool = self.pool\n", "setattr(self, 'pool', layer); pool = self.pool\n"),
+        ("pool = self.pool\n", "setattr(self, layer, 1); pool = self.pool\n"),
+        ("pool = self.pool\n", "vars(self)['pool'] = layer; pool = self.pool\n"),
+        ("pool = self.pool\n", "self.__dict__ = layer; pool = self.pool\n"),
+        ("pool = self.pool\n", "del self.pool; pool = self.pool\n"),
+        ("def forward(self):", "def forward(self, backend):\n        backend.pool = 1"),
         ("self.pool = runner.pool", "if runner: self.pool = runner.pool"),  # or not at all
+        ("self.pool = runner.pool", "self.pool = runner.pool; (\n)"),  # no line of its own
         ("self.windowed", "self.pair"),  # the name is taken
+        ("    def other", "    def pair(self): ...\n\n    def other"),
+        ("class Backend:", "class Backend:\n    __slots__ = 'pool', 'windowed'\n"),
         ("class Backend", "class Renamed"),
     ],
 )
