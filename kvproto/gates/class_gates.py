@@ -94,6 +94,11 @@ def _compared(
 def _contained(
     node: ast.Compare, asked: ast.expr, others: ast.expr, scope: Scope, values: ClassValues
 ) -> Iterator[Found]:
+    if (name := values.named(asked, scope)) and (typed := _of_bases(others)) is not None:
+        yield Found(node=node, kind="isinstance", operand=typed, classes=(name,))
+        return
+    if (name := _class_name(asked, values)) and (typed := _name_of_type(others, scope)) is not None:
+        yield Found(node=node, kind="class-name", operand=typed, classes=(name,))
     written = _written(others, scope)
     if isinstance(written, ast.Tuple | ast.List | ast.Set):
         strings = [name for part in written.elts if (name := _class_name(part, values))]
@@ -136,6 +141,25 @@ def _typed(expression: ast.expr, scope: Scope) -> ast.expr | None:
     """What is asked in `type(pool)`, `pool.__class__`, or a name that was assigned one of these."""
     match _written(expression, scope):
         case ast.Call(func=ast.Name(id="type"), args=[asked]) if scope.look_up("type") is None:
+            return asked
+        case ast.Attribute(value=asked, attr="__class__"):
+            return asked
+        case _:
+            return None
+
+
+def _of_bases(expression: ast.expr) -> ast.expr | None:
+    """What is asked in `C in type(pool).__mro__`, which is `isinstance(pool, C)`."""
+    match expression:
+        case (
+            ast.Attribute(value=typed, attr="__mro__")
+            | ast.Call(func=ast.Attribute(value=typed, attr="mro"), args=[])
+        ):
+            pass
+        case _:
+            return None
+    match typed:
+        case ast.Call(func=ast.Name(id="type"), args=[asked]):
             return asked
         case ast.Attribute(value=asked, attr="__class__"):
             return asked

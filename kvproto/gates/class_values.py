@@ -24,7 +24,8 @@ DEPTH = 8
 class ClassValues:
     """Reads class expressions of one module.
 
-    A class counts where it is imported from the profile's package, relatively, or defined here.
+    A class counts where it is imported from the profile's package, relatively, or defined here;
+    also by `import *`, where nothing here binds its name.
     """
 
     profile: Profile
@@ -56,7 +57,10 @@ class ClassValues:
 
     def _of_name(self, name: str, scope: Scope) -> str | None:
         found = scope.look_up(name)
-        for bound in found[1] if found else ():
+        if found is None:
+            starred = any(self.is_ours(star.name) for star in scope.stars)
+            return name if starred and name in self.profile.classes else None
+        for bound in found[1]:
             if isinstance(bound, Imported) and (known := self._known(bound.name)):
                 return known
             if isinstance(bound, Defined) and name in self.profile.classes:
@@ -65,8 +69,11 @@ class ClassValues:
 
     def _known(self, dotted: str) -> str | None:
         name = dotted.rpartition(".")[2]
-        ours = dotted.startswith((".", f"{self.profile.package}."))
-        return name if ours and name in self.profile.classes else None
+        return name if self.is_ours(dotted) and name in self.profile.classes else None
+
+    def is_ours(self, dotted: str) -> bool:
+        """Whether a dotted name is of the profile's package."""
+        return dotted.startswith((".", f"{self.profile.package}."))
 
     def _all(self, expression: ast.expr, scope: Scope, depth: int) -> list[str]:
         if depth == 0:

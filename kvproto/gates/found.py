@@ -23,6 +23,12 @@ class Found:
     unsure: str = ""
     """Why `classes` of `operand` is not all that is asked there; empty where it is."""
 
+    @property
+    def only_asks(self) -> bool:
+        """Whether it is a class pattern that takes nothing out of the object: `case Pool():`."""
+        node = self.node
+        return isinstance(node, ast.MatchClass) and not node.patterns and not node.kwd_patterns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from .files import file_is
 from .profile import Profile
@@ -24,15 +24,25 @@ def module_of(name: str, file: str, profile: Profile) -> str:
 
 
 def taken_names(
-    scopes: Iterable[Scope], names: Iterable[str], file: str, profile: Profile
+    module: ast.Module, scopes: Collection[Scope], names: Iterable[str], file: str, profile: Profile
 ) -> set[str]:
-    """Those names that already mean something else anywhere in the module."""
-    wanted = {name: f"{module_of(name, file, profile)}.{name}" for name in names}
-    return {
+    """Those names that already mean something else anywhere in the module, or may: that it reads
+    and only an `import *` can have bound.
+    """
+    wanted = {name: module_of(name, file, profile) for name in names}
+    bound = {name for scope in scopes for name in scope.bound}
+    read = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    stars = [star.name for scope in scopes if scope.parent is None for star in scope.stars]
+    from_stars = {
+        name
+        for name in wanted.keys() & read - bound
+        if any(star != f"{wanted[name]}.*" for star in stars)
+    }
+    return from_stars | {
         name
         for scope in scopes
-        for name, bounds in scope.bound.items()
-        if name in wanted and any(not _is(bound, wanted[name]) for bound in bounds)
+        for name in wanted.keys() & scope.bound.keys()
+        if any(not _is(each, f"{wanted[name]}.{name}") for each in scope.bound[name])
     }
 
 

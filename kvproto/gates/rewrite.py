@@ -54,7 +54,7 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
         return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     scopes = scopes_of(module)
     changes, more = _without_taken_names(
-        changes, taken_names(scopes.values(), _names(changes), file, profile)
+        changes, taken_names(module, scopes.values(), _names(changes), file, profile)
     )
     left += more
     if not changes:
@@ -67,7 +67,12 @@ def rewrite(source: bytes, file: str, profile: Profile, exported: Exported) -> R
     gone = [node for change in changes for node in _replaced(change)]
     edits += removal_edits(module, scopes, gone, text, exported)
     after = text.edited(edits)
-    ast.parse(after.text)
+    try:
+        ast.parse(after.text)
+    except SyntaxError as error:
+        why = f"the file could not be parsed any more: line {error.lineno}: {error.msg}"
+        left += [Left(change.gate, why) for change in changes]
+        return Rewritten(file=file, before=source, after=source, done=(), left=tuple(left))
     done = tuple(change.gate for change in changes)
     return Rewritten(file=file, before=source, after=after.encoded(), done=done, left=tuple(left))
 
@@ -84,10 +89,13 @@ def _changes(
     left: list[Left] = []
     asked = [(f, p) for f, p in found_in(module, file, profile) if f.kind not in DUCK_KINDS]
     loose = set(_loose(module)) if asked else set[ast.AST]()
+    strings = set(_in_strings(module)) if asked else set[ast.AST]()
     for found, place in asked:
         gate = gate_of(found, place, file, profile)
         if isinstance(gate.answer, ByClass) and (table := table_of(found, place.names)):
             change = _table_change(gate, gate.answer, found, table, text, profile, exported)
+        elif found.node in strings and not isinstance(gate.answer, Person):
+            change = "it stands in an f-string"
         else:
             change = _change(gate, found, text, loose)
         bind = views.of(gate, found, place)
@@ -105,8 +113,12 @@ def _change(gate: Gate, found: Found, text: SourceText, loose: set[ast.AST]) -> 
     if isinstance(gate.answer, Person):
         return gate.answer.why
     test = new_test(gate.answer, _segment(found.operand, text))
-    if test is None or not isinstance(found.node, ast.Call | ast.Compare):
+    if test is None or isinstance(found.operand, ast.Starred):
         return "no expression says it"
+    if isinstance(found.node, ast.MatchClass):
+        if test.classes is None or test.classes.startswith("("):
+            return "no class pattern says it: it takes a guard"
+        return _Change(gate, found, test, Edit(*text.span(found.node.cls), test.classes), None)
     if test.repeats and not _is_plain(found.operand):
         return "the pool is the result of a call, which would be made twice"
     edit = _edit(found, test, text, found.node in loose)
@@ -180,9 +192,18 @@ def _loose(module: ast.Module) -> Iterator[ast.AST]:
                 pass
 
 
+def _in_strings(module: ast.Module) -> Iterator[ast.AST]:
+    """What stands in f-strings, where Pythons before 3.12 do not know the positions."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.JoinedStr):
+            yield from ast.walk(node)
+
+
 def _replaced(change: _Change) -> Iterable[ast.AST]:
     """The nodes of the old test that are gone, with all that is in them."""
     node = change.found.node
+    if isinstance(node, ast.MatchClass):
+        return (node.cls,)
     if isinstance(node, ast.Call):
         return (node.args[1],)
     return (node,)
@@ -207,6 +228,8 @@ def _names(changes: list[_Change]) -> set[str]:
 def _segment(node: ast.expr, text: SourceText) -> str:
     start, end = text.span(node)
     written = text.text[start:end]
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        return f"({written})"
     return ast.unparse(node) if "\n" in written or "\r" in written else written
 
 

@@ -53,6 +53,10 @@ def _of_table(found: Found, profile: Profile) -> Rule:
     return Rule(asks, ByClass(tuple(pairs)))
 
 
+def _is_by_hand(found: Found) -> bool:
+    return found.kind in _BY_HAND and not found.only_asks
+
+
 def _asks(found: Found, profile: Profile) -> str:
     return "; or ".join(dict.fromkeys(profile.classes[name].asks for name in found.classes))
 
@@ -60,7 +64,7 @@ def _asks(found: Found, profile: Profile) -> str:
 def _fits(override: Override, found: Found, place: Place, file: str, operand: str) -> bool:
     return (
         (override.file is None or file_is(file, override.file))
-        and found.kind not in _BY_HAND
+        and not _is_by_hand(found)
         and override.scope in (None, place.scope)
         and (override.classes is None or set(override.classes) == set(found.classes))
         and override.attribute == found.attribute
@@ -70,7 +74,7 @@ def _fits(override: Override, found: Found, place: Place, file: str, operand: st
 
 def _of_classes(found: Found, profile: Profile) -> Rule:
     asks = _asks(found, profile)
-    if found.kind in _BY_HAND:
+    if _is_by_hand(found):
         return Rule(asks, Person(_BY_HAND[found.kind]))
     if found.kind in EXACT_KINDS:
         missing = [name for name in found.classes if name not in profile.exact]

@@ -86,6 +86,11 @@ class Scope:
         return self.parent.module if self.parent else self
 
     @property
+    def stars(self) -> list[Imported]:
+        """What every `import *` of the module imports, `module.*`."""
+        return [b for b in self.module.bound.get("*", []) if isinstance(b, Imported)]
+
+    @property
     def qualified_name(self) -> str:
         """`Class.method` and the like; empty for the module."""
         above = self.parent.qualified_name if self.parent else ""

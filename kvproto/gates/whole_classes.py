@@ -28,7 +28,7 @@ def _else(expression: ast.expr, scope: Scope, values: ClassValues, depth: int) -
         case ast.Name():
             return _of_name(expression, scope, values, depth)
         case ast.Attribute():
-            return "" if values.named(expression, scope) else _also(expression)
+            return _of_attribute(expression, scope, values)
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             pass
         case ast.BinOp(left=left, op=ast.BitOr() | ast.Add(), right=right):
@@ -53,7 +53,10 @@ def _else(expression: ast.expr, scope: Scope, values: ClassValues, depth: int) -
 def _of_name(name: ast.Name, scope: Scope, values: ClassValues, depth: int) -> str:
     found = scope.look_up(name.id)
     if found is None:
-        return _also(name)
+        if not values.named(name, scope):
+            return _also(name)
+        foreign = any(not values.is_ours(star.name) for star in scope.stars)
+        return f"which `import *` {name.id} is from is not written there" if foreign else ""
     home, bounds = found
     if any(isinstance(bound, Imported | Defined) for bound in bounds):
         # Imported twice (for checkers, and where it runs) it is still one class.
@@ -68,6 +71,18 @@ def _of_name(name: ast.Name, scope: Scope, values: ClassValues, depth: int) -> s
             return _else(value, home, values, depth - 1)
         case _:
             return f"{name.id} has several meanings in this module"
+
+
+def _of_attribute(expression: ast.Attribute, scope: Scope, values: ClassValues) -> str:
+    if not values.named(expression, scope):
+        return _also(expression)
+    first: ast.expr = expression
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    found = scope.look_up(first.id) if isinstance(first, ast.Name) else None
+    if found is None or not all(isinstance(bound, Imported) for bound in found[1]):
+        return f"{ast.unparse(first)} has several meanings in this module"
+    return ""
 
 
 def _also(expression: ast.expr) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -34,6 +35,9 @@ ASKED = [
     ("{Pair: 1}.get(type(pool), 0)", "dispatch", "pool", "Pair"),
     ("type(pool) in {Pair: 1}", "dispatch", "pool", "Pair"),
     ("type(pool).get is Pair.get", "method-is", "pool", "Pair"),
+    ("'Pair' in type(pool).__name__", "class-name", "pool", "Pair"),
+    ("Pair in type(pool).__mro__", "isinstance", "pool", "Pair"),
+    ("Pair not in pool.__class__.mro()", "isinstance", "pool", "Pair"),
 ]
 
 
@@ -61,6 +65,7 @@ BOUND = [
     ("from .pools import Heads as H\nisinstance(p, H)", "Heads"),
     ("def f():\n    from engine.pools import Heads as H\n    return isinstance(p, H)", "Heads"),
     ("kind = type(p)\nif kind is Heads: pass", "Heads"),
+    ("from engine.pools import *\nisinstance(p, Heads)", "Heads"),
     ("match p:\n    case Pair(full=x): pass\n    case [Heads()]: pass", "Pair,Heads"),
 ]
 
@@ -71,6 +76,8 @@ def test_names_are_followed(source: str, classes: str, engine: Profile) -> None:
     assert found == [classes]
 
 
+GLOBAL = "class C:\n    def f(self):\n        global ALL\n        ALL = (Heads,)\n"
+NONLOCAL = "    def g():\n        def h():\n            nonlocal ALL\n            ALL = (Heads,)\n"
 UNSURE = [
     ("isinstance(p, (Pair, Mine))", "it also names Mine"),
     ("isinstance(p, (Pair, type(None)))", r"it also names type\(None\)"),
@@ -86,6 +93,12 @@ UNSURE = [
     ("ALL = (Pair,)\nALL += (Heads,)\nisinstance(p, ALL)", "ALL has several meanings"),
     ("ALL = [Heads]\ntype(p) in ALL", "ALL may be added to"),
     ("type(p) in (Heads, Mine)", "it also names Mine"),
+    ("import engine.pools as ep\nep = x\nisinstance(p, ep.Pair)", "ep has several meanings"),
+    (f"{GLOBAL}ALL = (Pair,)\nisinstance(p, ALL)", "ALL has several meanings"),
+    (f"def f():\n    ALL = (Pair,)\n{NONLOCAL}    isinstance(p, ALL)", "ALL has several meanings"),
+    ("ALL = Pair\n[ALL := int for x in y]\nisinstance(p, ALL)", "ALL has several meanings"),
+    ("ALL = Pair\nmatch y:\n    case [*ALL]: pass\nisinstance(p, ALL)", "several meanings"),
+    ("ALL = Pair\nmatch y:\n    case {**ALL}: pass\nisinstance(p, ALL)", "several meanings"),
     ("if x:\n    Heads = int\ntype(p) is Heads", "Heads has several meanings"),
     ("kind = type(p)\nif kind is Heads: pass", "of another object than p is by then"),
     ("def f(p):\n    kind = type(p)\n    p = 1\n    kind is Heads", "than p is by then"),
@@ -144,6 +157,31 @@ def test_what_asks_for_no_pool_class(source: str, engine: Profile) -> None:
 
 def test_a_class_of_the_same_name_from_elsewhere_is_none(engine: Profile) -> None:
     assert gates_of("from other import Pair\nisinstance(p, Pair)", "engine/a.py", engine) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "answered"), [("from .more import *", True), ("from other import *", False)]
+)
+def test_a_class_may_come_by_way_of_a_star(other: str, answered: bool, engine: Profile) -> None:
+    source = f"from engine.pools import *\n{other}\nisinstance(p, Pair)"
+    (gate,) = gates_of(source, "engine/a.py", engine)
+    assert (gate.classes, gate.verdict != "needs-person") == (("Pair",), answered)
+
+
+def test_a_star_from_elsewhere_alone_brings_none(engine: Profile) -> None:
+    assert gates_of("from other import *\nisinstance(p, Pair)", "engine/a.py", engine) == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are new in Python 3.12")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f[Pair](p): isinstance(p, Pair)",
+        "class C[**Pair]:\n    def f(self): isinstance(p, Pair)",
+    ],
+)
+def test_a_type_parameter_is_no_class(source: str, engine: Profile) -> None:
+    assert scanned(source, engine) == []
 
 
 def test_a_class_that_the_module_defines_is_one(engine: Profile) -> None:

@@ -31,6 +31,7 @@ SOURCES = [
     "if x:\n    from engine.pools import Pair\nelse:\n    Pair = None\nPair",
     "try:\n    from engine.pools import Pair\nexcept ImportError:\n    Pair = None\nPair",
     "def f():\n    global Pair\n    from engine.pools import Pair\ndef g(): return Pair",
+    "class C:\n    def f(self):\n        global Pair\n        from engine.pools import Pair\nPair",
     "from engine.pools import Pair\nclass C:\n    x: Pair\n    def Heads(self): return Heads",
 ]
 

@@ -138,6 +138,31 @@ GOLDEN = {
         "if TYPE_CHECKING:\n    from kvproto.protocols import SWAComposite\n"
         "isinstance(p, SWAComposite)\n",
     ),
+    "a class pattern": (
+        "from engine.pools import Heads, Pair\nmatch p:\n    case Pair() | (Heads() as q):\n"
+        "        pass\n",
+        "from kvproto.protocols import MHARows, SWAComposite\n"
+        "match p:\n    case SWAComposite() | (MHARows() as q):\n        pass\n",
+    ),
+    "the classes of a class": (
+        "from engine.pools import Pair\n"
+        "if Pair in type(p).__mro__ and Pair not in q.__class__.mro():\n    pass\n",
+        "from kvproto.protocols import SWAComposite\n"
+        "if isinstance(p, SWAComposite) and not isinstance(q, SWAComposite):\n    pass\n",
+    ),
+    "an import of everything": (
+        "from engine.pools import *\nisinstance(p, Pair)\n",
+        "from engine.pools import *\nfrom kvproto.protocols import SWAComposite\n"
+        "isinstance(p, SWAComposite)\n",
+    ),
+    "what is awaited, assigned or yielded on the way": (
+        "from engine.pools import Latent\nasync def f():\n"
+        "    isinstance(await g(), Latent), isinstance(p := g(), Latent)\n"
+        "    isinstance((yield), Latent)\n",
+        "from kvproto.protocols import declares\nasync def f():\n"
+        '    declares(await g(), kind=("mla", "dsa")), declares(p := g(), kind=("mla", "dsa"))\n'
+        '    declares((yield), kind=("mla", "dsa"))\n',
+    ),
     "where imports begin": (
         '#!/usr/bin/env python\n"""Doc."""\nclass Pair: ...\nisinstance(p, Pair)\n',
         '#!/usr/bin/env python\n"""Doc."""\nfrom kvproto.protocols import SWAComposite\n'
@@ -236,6 +261,12 @@ LEFT = [
     ("type(a) is type(b) is Heads", "one of several comparisons in a chain"),
     ("isinstance(p, (\n    Pair,  # pairs\n    Heads,\n))", "a comment inside it would be lost"),
     ("SWAComposite = 1\nisinstance(p, Pair)", "SWAComposite means something else"),
+    ("from x import *\nSWAComposite\nisinstance(p, Pair)", "SWAComposite means something else"),
+    ("f'isinstance(p, Pair) {isinstance(p, Pair)}'", "it stands in an f-string"),
+    ("isinstance(*p, Latent)", "no expression says it"),
+    ("match p:\n    case Pair(full=x): pass", "a class pattern also takes the object apart"),
+    ("match p:\n    case Latent(): pass", "no class pattern says it: it takes a guard"),
+    ("import os; x = (\n1)\nisinstance(p, Pair)", "the file could not be parsed any more"),
     ("def f(declares): return isinstance(p, Latent)", "declares means something else"),
 ]
 

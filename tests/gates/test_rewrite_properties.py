@@ -24,6 +24,7 @@ IMPORTS = st.sampled_from(
         "from engine.pools import Heads, Latent\nimport math\nfrom engine.pools import Pair, Spec",
         "import engine.pools\nfrom engine.pools import Heads, Latent, Pair, Spec",
         "if True:\n    from engine.pools import Heads, Latent, Pair, Spec",
+        "from engine.pools import *",
         "try:\n    from engine.pools import Heads, Latent, Pair, Spec\nfinally:\n    x = 1",
         "try:\n    from engine.pools import Heads, Latent, Pair, Spec\n"
         "except ImportError:\n    Heads = Latent = Pair = Spec = ()",
@@ -68,6 +69,12 @@ BODIES = st.sampled_from(
         "kind = type(box.pool)\n    box = Box(3)\n    return kind is Heads or {}",
         "kind = type(p)\n    return (lambda p: kind is Heads)(3) or {}",
         "kind = type(p)\n    kind = int\n    return kind is not Heads and {}",
+        "kind = Pair\n    [kind := Heads for _ in 'a']\n    return isinstance(p, kind) or {}",
+        "kind = Pair\n    def g():\n        nonlocal kind\n        kind = Heads\n    g()\n"
+        "    return isinstance(p, kind) and {}",
+        "match p:\n        case Pair() | Spec():\n            return 1\n"
+        "        case Heads() as q if q:\n            return 2\n        case [Latent()]:\n"
+        "            return 3\n        case Latent():\n            return 4\n    return {}",
     ]
 )
 OPERANDS = st.sampled_from(["p", "box.pool", "(p)", "[p][0]", "same(p)", " p "])
@@ -96,6 +103,9 @@ def asked_of_a_pool(draw: st.DrawFn) -> str:
                 f"type({pool}) is {names[0]}",
                 f"type({pool}) is not {names[0]}",
                 f"type({pool}) in ({', '.join(names)},)",
+                f"{names[0]} in type({pool}).__mro__",
+                f"{names[0]} not in ({pool}).__class__.mro()",
+                f"f'{{isinstance({pool}, {listed})}}' == 'True'",
                 f"isinstance({pool}, {' | '.join(names)})",
             ]
         )
@@ -140,7 +150,7 @@ def answers(source: bytes) -> list[Any]:
     with importable():
         exec(compile(source, "module", "exec"), namespace)
         functions = [value for name, value in sorted(namespace.items()) if name[0] == "f"]
-        return [bool(f(o, Box(o), lambda p: p)) for f in functions if callable(f) for o in OBJECTS]
+        return [f(o, Box(o), lambda p: p) or 0 for f in functions if callable(f) for o in OBJECTS]
 
 
 class Box:
