@@ -2,7 +2,8 @@
 """Pools made faulty on purpose, inside a scheduler's process: what a proof has to notice.
 
 Rows that a retracted request writes when it comes back are zero, and rows of a prefix are zero when
-it is found in the cache. Either changes tokens only where they depend on these rows.
+it is found in the cache; of a hybrid its states are, and its rows are not. Either changes tokens
+only where they depend on these.
 """
 
 from __future__ import annotations
@@ -68,9 +69,13 @@ def _zero_rows_written(pool: Any, retracted: list[bool]) -> None:
 
 
 def _zero_prefix(scheduler: Any, batch: Any) -> None:
-    """Every row of the pool, where the only request found some: no other one needs them."""
+    """Every row of the pool, or state, where the only request found some: no other needs them."""
     if batch.prefix_lens[0] and batch.reqs[0].cached_tokens:
         pool = scheduler.token_to_kv_pool_allocator.get_kvcache()
+        if "mamba_pool" in vars(pool):
+            for state in (*pool.mamba_pool.mamba_cache.conv, pool.mamba_pool.mamba_cache.temporal):
+                state.zero_()
+            return
         for leaf in (pool, *(vars(pool).get(name) for name in ("full_kv_pool", "swa_kv_pool"))):
             for name in ("k_buffer", "v_buffer", "kv_buffer"):
                 for rows in getattr(leaf, name, None) or ():

@@ -33,6 +33,8 @@ _ALWAYS: dict[str, Callable[[Proof], bool]] = {
     "sglang's accounts of its slots did not agree": lambda p: p["accounts wrong"] == 0,
     "the cache was not flushed": lambda p: p["flushes"] > 0,
     "nothing was cached before a flush": lambda p: p["cached before a flush"] > 0,
+    "no slot of state was in use": lambda p: p.get("states in use") != 0,
+    "no state was cached before a flush": lambda p: p.get("states cached before a flush") != 0,
     "requests repeat a few tokens": lambda p: 4 * _repeating(p) <= len(p["new tokens"]),
     "slots were lost": lambda p: p["slots lost"] == 0,
     "a request was given up": lambda p: p["given up"] == 0,

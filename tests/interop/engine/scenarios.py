@@ -89,8 +89,11 @@ def _together(serving: Serving) -> tuple[list[list[int]], dict[str, Any]]:
 
 
 def _prefix(serving: Serving) -> tuple[list[list[int]], dict[str, Any]]:
-    """A prompt, then a longer one that begins with it: from the cache, and computed."""
-    longer = SHARED + _prompt(12, 20)
+    """A prompt, then a longer one that begins with it: from the cache, and computed.
+
+    A hybrid's, longer by two tokens: its convolutions reach back as far, and no further.
+    """
+    longer = SHARED + _prompt(12, 2 if serving.setting.model == "hybrid" else 20)
     (first,) = serving.generate([SHARED], [NEW_TOKENS])
     (found,) = serving.generate([longer], [NEW_TOKENS])
     flushed = serving.flush()
@@ -168,6 +171,15 @@ def _proof(events: list[dict[str, Any]], empty: dict[str, int]) -> dict[str, Any
             (e["before"]["full_evictable_size"] for e in flushes), default=0
         ),
         "slots lost": sum(_lost(e, space, empty) for e in flushes for space in _SPACES),
+    } | (_states(of["batch"], flushes) if "mamba_available_size" in empty else {})
+
+
+def _states(batches: list[dict[str, Any]], flushes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a hybrid: slots of recurrent state that requests had, and that prefixes had."""
+    kept = [e["before"]["mamba_evictable_size"] for e in flushes]
+    return {
+        "states in use": _most(batches, "mamba_num_used"),
+        "states cached before a flush": max(kept, default=0),
     }
 
 

@@ -39,8 +39,8 @@ there is, and looked for slots freed twice; after every scenario all slots were 
 
 Tokens have to depend on what the pools hold: one request of four, at most, may repeat a few tokens,
 and a retracted one has to generate a dozen different ones after it comes back. A fifth engine, as
-c, has a pool that zeroes the rows of a prefix that is found, and those that a retracted request
-writes again: its tokens must differ.
+c, has a pool that zeroes the rows of a prefix that is found (a hybrid's: its states, and no row),
+and those that a retracted request writes again: its tokens must differ.
 
 Recorded with code `{code}`: of the rewritten tree, and of kvproto's protocols, reference pools,
 adapter and validation, without comments and docstrings. The tests play one setting anew, which the
@@ -116,13 +116,18 @@ def _happened(name: str, told: dict[str, Any]) -> str:
             return f"{proof['requests together']} requests in a batch"
         case "prefix":
             found = ", then ".join(str(number) for number in proof["cached"])
-            return f"{found} tokens from the cache"
+            return f"{found} tokens from the cache{_states(proof)}"
         case "chunks":
             return f"{proof['extend batches']} batches of at most {proof['largest extend']} tokens"
         case "window":
             return _window(proof)
         case _:
             return f"{proof['retractions']} retracted, {proof['requests together']} in a batch"
+
+
+def _states(proof: dict[str, Any]) -> str:
+    kept = proof.get("states cached before a flush")
+    return "" if kept is None else f", {kept} states in it before a flush"
 
 
 def _window(proof: dict[str, Any]) -> str:

@@ -32,6 +32,8 @@ PROVED: dict[str, Any] = {
     "flushes": 2,
     "cached before a flush": 223,
     "slots lost": 0,
+    "states in use": 4,
+    "states cached before a flush": 7,
 }
 """What proves every scenario at once."""
 
@@ -69,6 +71,8 @@ def test_what_happened_is_proved(scenario: str) -> None:
                 ("flushes", 0),
                 ("cached before a flush", 0),
                 ("slots lost", 1),
+                ("states in use", 0),
+                ("states cached before a flush", 0),
                 ("distinct", [27, 8]),
                 ("given up", 1),
             )

@@ -42,6 +42,14 @@ def test_every_setting_has_every_scenario_in_every_run(recorded: dict[str, Any])
         assert all(tuple(one["proofs"]) == RUNS for one in told["scenarios"].values())
 
 
+def test_states_are_counted_where_a_model_has_some(recorded: dict[str, Any]) -> None:
+    for name, told in recorded.items():
+        proofs = [proof for one in told["scenarios"].values() for proof in one["proofs"].values()]
+        counted = SETTINGS[name].model == "hybrid"
+        assert all(("states in use" in proof) == counted for proof in proofs), name
+        assert all(("states cached before a flush" in proof) == counted for proof in proofs), name
+
+
 def test_tokens_are_the_same_and_what_had_to_happen_did(recorded: dict[str, Any]) -> None:
     assert faults(recorded) == []
 
