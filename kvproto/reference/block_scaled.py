@@ -32,6 +32,7 @@ from .host_rows import (
     load_rows_from_host,
     meaning_of,
 )
+from .layer_buffers import zeros_by_layer
 from .layers import OwnedLayers
 from .memory_saver import kv_cache_region
 from .row_leaf import RowLeaf, locations_of, written_layer
@@ -104,9 +105,7 @@ class BlockScaledLeaf(RowLeaf):
 
     def _scale_zeros(self, scales: ScalesOfTokens) -> list[Tensor]:
         shape = scales.shape(self.size + self.page_size)
-        return [
-            torch.zeros(shape, dtype=torch.uint8, device=self.device) for _ in range(self.layer_num)
-        ]
+        return zeros_by_layer(self.layer_num, shape, torch.uint8, self.device)
 
     def get_v_head_dim(self) -> int:
         """The width of a value head, without naming a layer."""

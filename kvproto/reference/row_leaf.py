@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from kvproto.kernels import check_locations
@@ -23,6 +22,7 @@ from .host_rows import (
     load_rows_from_host,
     meaning_of,
 )
+from .layer_buffers import zeros_by_layer
 from .row_stores import RowStore, SlotRows, move_all
 from .stage_leaf import StageLeaf
 
@@ -53,10 +53,7 @@ class RowLeaf(StageLeaf):
 
     def _zeros(self, *row: int) -> list[Tensor]:
         shape = (self.size + self.page_size, *row)
-        return [
-            torch.zeros(shape, dtype=self.store_dtype, device=self.device)
-            for _ in range(self.layer_num)
-        ]
+        return zeros_by_layer(self.layer_num, shape, self.store_dtype, self.device)
 
     def _check(self, *locations: Tensor) -> None:
         for loc in locations:

@@ -13,6 +13,7 @@ from kvproto.kernels.fp8 import Scale
 from kvproto.protocols import BufferRegion
 
 from .given_rows import given_rows
+from .layer_buffers import zeros_by_layer
 from .mha_layout import row_region
 from .row_layouts import RowGeometry, RowLayout, RowLayoutName
 from .row_stores import RowStore, SlotRows, TiledRows
@@ -55,7 +56,7 @@ def zeros_for(
     shape = RowLayout.of(name, rows).shape
     if name == "paged_nhd":
         return list(torch.zeros((layer_num, *shape), dtype=dtype, device=device).unbind(0))
-    return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layer_num)]
+    return zeros_by_layer(layer_num, shape, dtype, device)
 
 
 def as_stored(

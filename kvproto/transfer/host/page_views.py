@@ -4,68 +4,67 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from kvproto.kernels import by_layer
 from kvproto.protocols import BufferRegion, Field, HostRegion, Tile
 
-__all__ = ["Items", "PageViews", "device_bytes", "held_by_layer", "layer_views", "page_views"]
+from .page_ids import PageRuns
 
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """Pages in host memory that are runs of bytes: item `i` is at `address + i * step`.
-
-    `array` is `[pages]`, each page one element, which numpy copies by memcpy.
-    """
-
-    array: np.ndarray[Any, np.dtype[np.void]]
-    address: int
-    step: int
-    nbytes: int
-
-    @staticmethod
-    def of(pages: Tensor) -> Items:
-        """The pages of a view, which are dense each."""
-        step, each = pages.stride(0), pages[0].numel()
-        flat = pages.as_strided(((len(pages) - 1) * step + each,), (1,)).numpy()
-        step, nbytes = step * pages.itemsize, each * pages.itemsize
-        array = np.ndarray((len(pages),), f"V{nbytes}", flat, strides=(step,))
-        return Items(array, pages.data_ptr(), step, nbytes)
-
-    def at(self, page: int) -> int:
-        """The address of a page."""
-        return self.address + page * self.step
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether nothing is between pages."""
-        return self.step == self.nbytes
+__all__ = ["PageViews", "device_bytes", "held_by_layer", "layer_views", "page_views"]
 
 
 @dataclass(frozen=True, slots=True)
 class PageViews:
     """The same bytes of every page at both ends: page first, the rest alike, the last axis dense.
 
-    Elements are the widest integers that both ends are aligned for. `items` are the same in host
-    memory, device first, where a page is one run of bytes at either end; else None.
+    Elements are the widest integers that both ends are aligned for.
     """
 
     device: Tensor
     host: Tensor
-    items: tuple[Items, Items] | None
 
     @staticmethod
     def of(device: Tensor, host: Tensor) -> PageViews:
         """Over uint8 views."""
         dtype = _widest(device, host)
-        ends = device.view(dtype), host.view(dtype)
-        whole = all(end.is_cpu and end[0].is_contiguous() for end in ends)
-        return PageViews(*ends, (Items.of(ends[0]), Items.of(ends[1])) if whole else None)
+        return PageViews(device.view(dtype), host.view(dtype))
+
+    def to_host(self, runs: PageRuns) -> None:
+        """Pages of the device to those of the tier, for each run, on the current stream."""
+        for device, host, n in runs:
+            there = self.device[device : device + n]
+            self.host[host : host + n].copy_(there, non_blocking=True)
+
+    def to_device(self, runs: PageRuns) -> None:
+        """The other way."""
+        for device, host, n in runs:
+            held = self.host[host : host + n]
+            self.device[device : device + n].copy_(held, non_blocking=True)
+
+    @property
+    def geometry(self) -> tuple[object, ...]:
+        """Of what elements, how many, and how far apart, at either end."""
+        ends = self.device, self.host
+        return self.device.dtype, *(fact for end in ends for fact in (end.shape, end.stride()))
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page that these views are of."""
+        return self.device.shape[1:].numel() * self.device.itemsize
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of a page that lie together at both ends."""
+        dense = 1
+        axes = zip(self.device.shape, self.device.stride(), self.host.stride(), strict=True)
+        for extent, *strides in reversed([*axes][1:]):
+            if extent > 1 and strides != [dense, dense]:
+                break
+            dense *= extent
+        return dense * self.device.itemsize
 
 
 def _rows_of(mirror: HostRegion) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,41 +11,41 @@ from kvproto.kernels import gather_pages, scatter_pages
 from kvproto.kernels.triton_devices import served_by_triton
 from kvproto.protocols import HostRegion
 
-from .page_copies import copy_to_device, copy_to_host, host_runs
+from .page_copies import PageCopies, host_runs, page_copies
 from .page_ids import PageRuns
-from .page_views import PageViews, held_by_layer, layer_views, page_views
+from .page_views import held_by_layer, layer_views, page_views
 
 __all__ = ["KernelPages", "RegionPages", "region_pages"]
 
 
 class RegionPages:
-    """Copies run by run and base by base: in host memory, and where no kernel serves.
+    """Copies run by run: in host memory, and where no kernel serves.
 
     `buffers` are the device's bytes from each base on, `memory` the tier's bytes of the region.
     """
 
     def __init__(self, mirror: HostRegion, buffers: list[Tensor], memory: Tensor) -> None:
         self.mirror, self.memory, self._buffers = mirror, memory, buffers
-        self._whole = page_views(mirror, buffers, memory)
-        self._layers: dict[int, list[PageViews]] = {}
+        self._whole = page_copies(page_views(mirror, buffers, memory))
+        self._layers: dict[int, Sequence[PageCopies]] = {}
 
     def backup(self, runs: PageRuns) -> None:
         """Pages of every layer to host memory."""
-        for views in self._whole:
-            copy_to_host(views, runs)
+        for layers in self._whole:
+            layers.to_host(runs)
 
     def restore(self, runs: PageRuns) -> None:
         """Pages of every layer to the device."""
-        for views in self._whole:
-            copy_to_device(views, runs)
+        for layers in self._whole:
+            layers.to_device(runs)
 
     def load(self, layer_id: int, runs: PageRuns) -> None:
         """Pages of one layer, which the region has, to the device; of an envelope its rows."""
         if layer_id not in self._layers:
             held = layer_views(self.mirror, layer_id, self._buffers, self.memory)
-            self._layers[layer_id] = held
-        for views in self._layers[layer_id]:
-            copy_to_device(views, runs)
+            self._layers[layer_id] = page_copies(held)
+        for rows in self._layers[layer_id]:
+            rows.to_device(runs)
 
 
 class KernelPages(RegionPages):
