@@ -61,6 +61,7 @@ class _Held:
         self, engine: TransferEngine, peer: str, local: Blocks, remote: Blocks, note: bytes
     ) -> None:
         self._arguments = peer, local, remote, note
+        self.nbytes = int(local[:, 1].sum())
         self._engine = engine
         self._write: Write | None = None
         self.lost = self.released = False

@@ -69,7 +69,7 @@ def converting(
 ) -> Generator[Session]:
     """Both sides linked, the receiver with so much staging memory; closed at the end."""
     ends = linked(prefill, decode)
-    staging = StagingOptions(most_bytes=most_bytes)
+    staging = StagingOptions(device="cpu", most_bytes=most_bytes)
     made = Session(
         prefill,
         decode,

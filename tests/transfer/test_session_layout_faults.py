@@ -131,13 +131,16 @@ def test_more_than_all_staging_memory_is_refused_and_nothing_is_held() -> None:
         again.take()
 
 
-def test_no_room_for_one_page_is_refused_at_once() -> None:
+def test_options_that_cannot_be_are_refused_and_the_link_is_kept() -> None:
     ends = linked(side("nhd", "prefill", 1), side("hnd", "decode", 2))
+    with pytest.raises(ValueError, match=r"key, value are converted .*: give staging=StagingOpt"):
+        Receiver([ends[1]])
     with pytest.raises(ValueError, match=f"most_bytes is 100: one page .* needs {PAGE_BYTES} byte"):
-        Receiver([ends[1]], staging=StagingOptions(most_bytes=100))
+        Receiver([ends[1]], staging=StagingOptions(device="cpu", most_bytes=100))
     with pytest.raises(ValueError, match="memory on meta: torch opens addresses on cpu and cuda"):
         Receiver([ends[1]], staging=StagingOptions(device="meta"))
-    sender, receiver = Sender(ends[0]), Receiver([ends[1]])  # the link is still to be had
+    sender = Sender(ends[0])
+    receiver = Receiver([ends[1]], staging=StagingOptions(device="cpu"))  # the link is still there
     sender.close()
     receiver.close()
 
@@ -280,7 +283,9 @@ def test_a_sender_killed_before_the_conversion_leaves_no_trace(
     with forked(sends(engine, is_lost=False)) as (peer, told, pid):
         held = side("hnd", "decode", 2, engine())
         link = open_link(held.engine, held.manifest, peer, role="receiver")
-        receiver = Receiver([link], linger=LINGER, staging=StagingOptions(most_bytes=ROOM))
+        receiver = Receiver(
+            [link], linger=LINGER, staging=StagingOptions(device="cpu", most_bytes=ROOM)
+        )
         before, free = snapshot(held.manifest), held.free()
         receiving = receiver.receive("request", held.reserve(TOKENS))
         behind = receiver.receive("behind", held.reserve(TOKENS))
@@ -305,7 +310,7 @@ def test_staging_memory_stays_while_a_process_that_was_lost_may_write_there() ->
     with forked(sends(LocalEngine, is_lost=True)) as (peer, told, pid):
         held = side("hnd", "decode", 2)
         link = open_link(held.engine, held.manifest, peer, role="receiver")
-        receiver = Receiver([link], linger=LINGER)
+        receiver = Receiver([link], linger=LINGER, staging=StagingOptions(device="cpu"))
         staging = weakref.ref(receiver._staging)
         before = snapshot(held.manifest)
         receiving = receiver.receive("request", held.reserve(TOKENS))

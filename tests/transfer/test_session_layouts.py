@@ -22,10 +22,12 @@ from kvproto.transfer.session import (
     Receiver,
     Reservation,
     Sender,
+    StagingOptions,
     TransferError,
     open_link,
     register_pools,
 )
+from tests.transfer.held_engine import HeldEngine
 from tests.transfer.other_layouts import PAGE_BYTES, converting, heads_pool, paged, rows, side
 from tests.transfer.pools import fill, snapshot
 from tests.transfer.sessions import LINGER, Session, Side, linked, session, spin
@@ -34,7 +36,7 @@ from tests.transfer.test_killed import forked
 TOKENS = 43
 
 
-def latent_pool(layout: Any) -> Any:
+def latent_pool(layout: Any, rope: int = 32) -> Any:
     """Latent and rope parts in planes of their own, as NPU kernels read them."""
     return on_cpu().build_leaf(
         MLALeafRequest(
@@ -42,7 +44,7 @@ def latent_pool(layout: Any) -> Any:
             page_size=16,
             dtype=torch.bfloat16,
             kv_lora_rank=64,
-            qk_rope_head_dim=32,
+            qk_rope_head_dim=rope,
             layer_num=2,
             layout=layout,
             device="cpu",
@@ -100,7 +102,7 @@ def moved(made: Session, tokens: int = TOKENS, **how: Any) -> tuple[Reservation,
 
 def unchanged(held: Side, before: Any, taken: Reservation) -> None:
     """Every page that was not asked for is what it was."""
-    regions = held.manifest.pool("target").regions
+    regions = [each for part in held.manifest.pools for each in part.regions]
     for each, old, now in zip(regions, before, snapshot(held.manifest), strict=True):
         for was, layer in zip(old, now, strict=True):
             kept = [i for i in range(len(was)) if i not in taken.pages[each.space]]
@@ -126,15 +128,25 @@ def test_keys_and_values_are_read_in_the_receivers_layout(
         same_rows(made, *moved(made))
 
 
-@pytest.mark.parametrize("engine", [LocalEngine, NixlEngine])
 @pytest.mark.parametrize(
-    "layouts", [("latent_split", "latent_split_nz"), ("latent_split_nz", "latent_split")]
+    ("layouts", "engine"),
+    [
+        (("latent_split", "latent_split_nz"), NixlEngine),
+        (("latent_split_nz", "latent_split"), LocalEngine),
+    ],
 )
+@pytest.mark.parametrize(("rope", "converted"), [(32, {"latent", "rope"}), (16, {"latent"})])
 def test_latent_planes_are_read_in_the_receivers_layout(
-    layouts: tuple[str, str], engine: Callable[[], TransferEngine]
+    layouts: tuple[str, str],
+    engine: Callable[[], TransferEngine],
+    rope: int,
+    converted: set[str],
 ) -> None:
-    prefill = paged(latent_pool(layouts[0]), "prefill", 1, engine())
-    with converting(prefill, paged(latent_pool(layouts[1]), "decode", 2, engine())) as made:
+    """Rope parts of 16 are one block: they go to their place as they are, beside the others."""
+    prefill = paged(latent_pool(layouts[0], rope), "prefill", 1, engine())
+    decode = paged(latent_pool(layouts[1], rope), "decode", 2, engine())
+    with converting(prefill, decode, part_bytes=1 << 13) as made:
+        assert {p.name for p in made.sender.link.plan.pairs if p.is_converted} == converted
         same_rows(made, *moved(made))
 
 
@@ -156,8 +168,25 @@ def test_of_two_spaces_one_is_converted_and_the_other_goes_as_it_is() -> None:
         assert {pair.space for pair in made.sender.link.plan.pairs if pair.is_converted} == {"full"}
 
 
+def test_the_drafts_pages_are_converted_too() -> None:
+    drafts = [heads_pool(layout, layer_num=1) for layout in ("nhd", "hnd")]
+    for seed, draft in enumerate(drafts):
+        fill(draft, 5 + seed)
+    prefill = paged(heads_pool("nhd"), "prefill", 1, draft=drafts[0])
+    with converting(prefill, paged(heads_pool("hnd"), "decode", 2, draft=drafts[1])) as made:
+        source, taken = moved(made)
+        same_rows(made, source, taken)
+        made.prefill.held, made.decode.held = (
+            DemoPool(draft, side.held.allocator)
+            for draft, side in zip(drafts, (prefill, made.decode), strict=True)
+        )
+        same_rows(made, source, taken)
+
+
 def test_layer_by_layer_pages_are_seen_when_the_last_one_is_there() -> None:
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2)) as made:
+    """Of each layer its own bytes go, and no other."""
+    engine = HeldEngine()
+    with converting(side("nhd", "prefill", 1, engine), side("hnd", "decode", 2)) as made:
         source = made.prefill.reserve(TOKENS)()
         receiving = made.receiver.receive("request", made.decode.reserve(TOKENS))
         before = snapshot(made.decode.manifest)
@@ -167,9 +196,11 @@ def test_layer_by_layer_pages_are_seen_when_the_last_one_is_there() -> None:
             for was, now in zip(before, snapshot(made.decode.manifest), strict=True):
                 assert all((a == b).all() for a, b in zip(was, now, strict=True))
             sending.ready(layer_id)
-            for _ in range(20):
-                made.poll()
-        assert receiving.state == "done"
+            made.poll()
+            assert sum(each.nbytes for each in engine.held) == PAGE_BYTES  # of 3 pages, 1 layer
+            engine.let_go()
+            made.poll()
+        spin(made, receiving)
         same_rows(made, source, receiving.take())
 
 
@@ -182,7 +213,8 @@ def test_each_stage_is_converted_from_its_own_layout(layouts: tuple[str, str]) -
     ]
     ends = [linked(each, decode) for each in stages]
     senders = [Sender(end[0], linger=LINGER) for end in ends]
-    receiver = Receiver([end[1] for end in ends], linger=LINGER)
+    staging = StagingOptions(device="cpu")
+    receiver = Receiver([end[1] for end in ends], linger=LINGER, staging=staging)
     decode.pages(32)
     receiving = receiver.receive("request", decode.reserve(TOKENS))
     sources = [each.reserve(TOKENS)() for each in stages]
@@ -233,6 +265,12 @@ def test_a_side_that_converts_nothing_is_told_how_to() -> None:
         assert 'describe(..., conversion="staging") on both sides' in str(error)
 
 
+def test_staging_memory_is_what_all_pages_need_and_no_more() -> None:
+    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), 1 << 40) as made:
+        assert made.receiver._staging is not None
+        assert made.receiver._staging.nbytes == 13 * PAGE_BYTES
+
+
 def test_alike_layouts_have_no_staging_memory() -> None:
     with session() as made:
         assert made.receiver._staging is None
@@ -261,7 +299,7 @@ def test_another_process_sends_its_own_layout(engine: Callable[[], TransferEngin
     with forked(sends(engine)) as (peer, told, _):
         held = side("hnd", "decode", 2, engine())
         link = open_link(held.engine, held.manifest, peer, role="receiver")
-        receiver = Receiver([link], linger=LINGER)
+        receiver = Receiver([link], linger=LINGER, staging=StagingOptions(device="cpu"))
         taken = receiver.wait(receiver.receive("request", held.reserve(TOKENS)))
         assert [each.numpy().tobytes() for each in rows(held, taken)] == told.recv()
         receiver.close()

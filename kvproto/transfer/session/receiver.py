@@ -41,16 +41,16 @@ class Receiver:
     or heads, of every transfer, as pipeline and tensor parallel ranks are; together they have all
     of this side's. At most `most_pages` are held for transfers at once.
 
-    Where a plan converts, pages arrive in memory that `staging` bounds and are converted by `poll`
-    before they are seen. A transfer for which other ones leave no room waits for them.
+    Where a plan converts, pages arrive in memory that `staging` bounds, needed then alone, and are
+    converted by `poll` before they are seen. A transfer for which other ones leave no room waits.
 
     A connection that is lost fails transfers, but pages stay reserved while the peer may write: its
     process may be there still. They are free `linger` seconds after it has closed its sender, or is
     known to have ended: by its process, on this machine, or by `reclaim`.
 
     :raises ValueError: where the links leave out a layer or a head of this side's pools, or one of
-        them has a receiver already, or was opened as a sender's; for staging memory that has no
-        room for one page, or is on a device without `open_bytes`.
+        them has a receiver already, or was opened as a sender's; where a plan converts and there
+        are no `staging` options, no room for one page, or no `open_bytes` for the device.
     :raises EngineError: for staging memory that an engine cannot register.
     """
 
@@ -63,7 +63,7 @@ class Receiver:
         linger: float = 1.0,
     ) -> None:
         check_coverage([link.plan for link in links])
-        self._staging = staging_memory(links, staging or StagingOptions())
+        self._staging = staging_memory(links, staging)
         try:
             for link in links:
                 link.take("receiver")

@@ -32,25 +32,31 @@ __all__ = ["StagingMemory", "StagingOptions", "staging_memory"]
 class StagingOptions:
     """Memory of a receiver for pages whose layout is not its own, until they are converted.
 
-    At most `most_bytes` of it, on the `device` of the receiver's pools; there is none where no plan
-    converts. `open_bytes` shows the bytes of the pools at an address: as they are on `cpu` and
-    `cuda`; other devices need a function of theirs.
+    At most `most_bytes` of it, on the `device` of the receiver's pools, which addresses do not
+    tell; there is none where no plan converts. `open_bytes` shows the bytes of the pools at an
+    address: by itself on `cpu` and `cuda`, other devices need a function of theirs.
     """
 
+    device: torch.device | str
     most_bytes: int = 256 << 20
-    device: torch.device | str = "cpu"
     open_bytes: OpenBytes = opened_by_torch
 
 
-def staging_memory(links: Sequence[Link], options: StagingOptions) -> StagingMemory | None:
+def staging_memory(links: Sequence[Link], options: StagingOptions | None) -> StagingMemory | None:
     """Staging memory for what comes over these links; None where nothing of it is converted.
 
-    :raises ValueError: for too few bytes for one page, and a device without `open_bytes`.
+    :raises ValueError: without options, for too few bytes for one page, and for a device without
+        `open_bytes`.
     :raises EngineError: for memory that an engine cannot register.
     """
-    plans = [link.plan for link in links]
-    if not any(pair.is_converted for plan in plans for pair in plan.pairs):
+    names = {pair.name for link in links for pair in link.plan.pairs if pair.is_converted}
+    if not names:
         return None
+    if options is None:
+        raise ValueError(
+            f"pages of {', '.join(sorted(names))} are converted on arrival: give "
+            "staging=StagingOptions(device=...), the device of the pools"
+        )
     return StagingMemory(links, options)
 
 
