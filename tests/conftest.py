@@ -15,6 +15,8 @@ LONGEST = (
     "tests/interop/test_laws.py",
     "tests/kernels/triton/test_compiled.py",
     "tests/devices/test_on_devices.py",
+    "tests/interop/engine/test_in_process.py",
+    "tests/interop/test_differences.py",  # asks sglang's pools what many more files want to know
 )
 """Files that take over half a minute: begun last, they would have one process wait for another."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.interop import make_venv, report
 from tests.interop.verdicts import Verdicts
+from tests.shared_answers import once
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +23,9 @@ def interop_python() -> str:
 
 
 @pytest.fixture(scope="session")
-def answers(interop_python: str) -> dict[str, Any]:
+def answers(interop_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What sglang's real pools answer, asked in one process of `.interop-venv`."""
-    return report.run_probe(interop_python)
+    return once("probe", partial(report.run_probe, interop_python), tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
