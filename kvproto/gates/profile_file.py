@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module, resources
+from keyword import iskeyword
 from pathlib import Path
 
 from kvproto._bad_input import BadInput
@@ -52,17 +53,17 @@ def _profile(where: str, name: str, text: str) -> Profile:
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{where}: {error}") from None
     top.only(_KEYS)
-    modules = {key: top.table("modules").text(key) for key in top.table("modules")}
+    modules = {key: top.table("modules").dotted(key) for key in top.table("modules")}
     rules = RuleTable(modules)
     profile = Profile(
         name=name,
         package=top.text("package"),
         covers=top.text("covers"),
         operands=frozenset(top.texts("operands")),
-        classes={name: rules.of_class(table) for name, table in _tables(top, "classes")},
-        exact={name: rules.of_class(table) for name, table in _tables(top, "exact")},
+        classes={name: rules.of_class(table) for name, table in top.named("classes")},
+        exact={name: rules.of_class(table) for name, table in top.named("exact")},
         attributes={
-            name: rules.of_attribute(table, name) for name, table in _tables(top, "attributes")
+            name: rules.of_attribute(table, name) for name, table in top.named("attributes")
         },
         pools_of_files=tuple(_pair(table, "operand") for table in top.tables("pool_of_file")),
         not_pools=tuple(_not_a_pool(table) for table in top.tables("not_a_pool")),
@@ -75,15 +76,19 @@ def _profile(where: str, name: str, text: str) -> Profile:
             one for table in top.tables("module_of_file") for one in _modules_of_file(table)
         ),
     )
-    for override in profile.overrides:
-        for unknown in sorted(set(override.classes or ()) - set(profile.classes)):
-            raise BadInput(f"{where}: override of {override.file}: no class {unknown} in [classes]")
+    _check_names(top, profile)
     return profile
 
 
-def _tables(top: Table, key: str) -> list[tuple[str, Table]]:
-    parent = top.table(key)
-    return [(name, parent.table(name)) for name in parent]
+def _check_names(top: Table, profile: Profile) -> None:
+    for name in profile.classes:
+        if not name.isidentifier():
+            raise top.wrong(f"classes.{name}", "is no name of a class: leave its module out")
+    for unknown in sorted(set(profile.exact) - set(profile.classes)):
+        raise top.wrong(f"exact.{unknown}", f"no class {unknown} in [classes]")
+    for table, override in zip(top.tables("override"), profile.overrides, strict=True):
+        for unknown in sorted(set(override.classes or ()) - set(profile.classes)):
+            raise table.wrong("classes", f"no class {unknown} in [classes]")
 
 
 def _not_a_pool(table: Table) -> NotAPool:
@@ -98,9 +103,9 @@ def _table(table: Table) -> AskedTable:
 
 def _bind(table: Table, rules: RuleTable) -> Bind:
     table.only({"file", "scope", "operand", "capability", "as"})
-    for key in ("operand", "as"):
-        attribute = table.text(key).removeprefix("self." if key == "operand" else "")
-        if not attribute.isidentifier():
+    own, _, attribute = table.text("operand").rpartition(".")
+    for key, name in (("operand", attribute if own == "self" else ""), ("as", table.text("as"))):
+        if not name.isidentifier() or iskeyword(name):
             raise table.wrong(
                 key, "must be an attribute: `self.pool` as operand, `pool_view` as name"
             )
@@ -115,7 +120,7 @@ def _bind(table: Table, rules: RuleTable) -> Bind:
 
 def _modules_of_file(table: Table) -> Iterator[tuple[str, str, str]]:
     table.only({"file", "module", "names"})
-    module = table.text("module")
+    module = table.dotted("module")
     try:
         there = vars(import_module(module))
     except ImportError as error:
@@ -134,6 +139,8 @@ def _pair(table: Table, key: str) -> tuple[str, str]:
 def _override(table: Table, rules: RuleTable) -> Override:
     classes = tuple(table.texts("classes")) if "classes" in table else None
     attribute = table.text("attribute") if "attribute" in table else None
+    if classes is not None and attribute is not None:
+        raise table.wrong("attribute", "a gate asks for classes or a member: give one of the two")
     answered = table.without({"file", "scope", "classes", "attribute", "operand", "why"})
     return Override(
         file=_optional(table, "file"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 from kvproto import protocols
@@ -36,10 +37,10 @@ class RuleTable:
         """
         table.only(_CLASS | {"member_of", "differs"})
         rule = self._rule(table.without({"differs"}))
-        if isinstance(rule.answer, Member) and not hasattr(
-            self._protocol(rule.answer.capability), attribute
-        ):
-            raise table.wrong("member_of", f"{rule.answer.capability} has no {attribute}")
+        if isinstance(rule.answer, Member):
+            capability = rule.answer.capability
+            if not hasattr(self._protocol(table, "member_of", capability), attribute):
+                raise table.wrong("member_of", f"{capability} has no {attribute}")
         return self._near(rule, table) if "differs" in table else rule
 
     def _near(self, rule: Rule, table: Table) -> Rule:
@@ -49,9 +50,15 @@ class RuleTable:
             case _:
                 raise table.wrong("differs", "is of an answer: there is none but a person")
 
-    def _protocol(self, capability: str) -> type:
-        module = import_module(self._modules.get(capability, "kvproto.protocols"))
-        protocol: type = getattr(module, capability)
+    def _protocol(self, table: Table, key: str, capability: str) -> type:
+        where = self._modules.get(capability, "kvproto.protocols")
+        try:
+            there = vars(import_module(where))
+        except ImportError as error:
+            raise table.wrong(key, f"{where} cannot be imported: {error}") from None
+        protocol = there.get(capability)
+        if not isinstance(protocol, type):
+            raise table.wrong(key, f"there is no class {capability} in {where}")
         return protocol
 
     def _rule(self, table: Table) -> Rule:
@@ -59,13 +66,15 @@ class RuleTable:
         if "asks" in table:
             return Rule(table.text("asks"), answer)
         match answer:
-            case AllOf(capabilities=(name,)) | Member(capability=name):
-                return Rule(self._question(name), answer)
+            case AllOf(capabilities=(name,)):
+                return Rule(self._question(table, "capability", name), answer)
+            case Member(capability=name):
+                return Rule(self._question(table, "member_of", name), answer)
             case _:
                 raise table.wrong("asks", "is missing: only one capability alone has a question")
 
-    def _question(self, capability: str) -> str:
-        question = (self._protocol(capability).__doc__ or "?").splitlines()[0]
+    def _question(self, table: Table, key: str, capability: str) -> str:
+        question = (self._protocol(table, key, capability).__doc__ or "?").splitlines()[0]
         return question[0].lower() + question[1:]
 
     def _answer(self, table: Table) -> Answer:
@@ -80,7 +89,10 @@ class RuleTable:
             case "member_of":
                 return Member(self.capability(table, "member_of", table.text("member_of")))
             case "any":
-                return AnyOf(tuple(self._option(option) for option in table.tables("any")))
+                options = tuple(self._option(option) for option in table.tables("any"))
+                if not options:
+                    raise table.wrong("any", "is empty: name what will do")
+                return AnyOf(options)
             case _:
                 return self._test(table)
 
@@ -108,7 +120,11 @@ class RuleTable:
             return name
         known = getattr(protocols, name, None) if name in protocols.__all__ else None
         if not (isinstance(known, type) and Capability in known.__mro__):
-            raise table.wrong(key, f"no capability {name} in kvproto.protocols or in [modules]")
+            near = get_close_matches(name, [*protocols.__all__, *self._modules], n=1)
+            meant = f"; is {near[0]} meant?" if near else ""
+            raise table.wrong(
+                key, f"no capability {name} in kvproto.protocols or in [modules]{meant}"
+            )
         return name
 
 
@@ -116,6 +132,8 @@ def _values(traits: Table, field: str) -> tuple[str, ...]:
     if field not in TRAIT_DOMAINS:
         raise traits.wrong(field, f"no such trait; there is {', '.join(TRAIT_DOMAINS)}")
     values = tuple(traits.texts(field))
+    if not values:
+        raise traits.wrong(field, f"is empty; there is {', '.join(TRAIT_DOMAINS[field])}")
     for value in values:
         if value not in TRAIT_DOMAINS[field]:
             raise traits.wrong(field, f"{value!r} is none of {', '.join(TRAIT_DOMAINS[field])}")

@@ -31,7 +31,8 @@ def rule_for(
             return override.rule, override.why
     if found.attribute is not None:
         unknown = Person(f"the profile has no answer for {found.attribute}")
-        return profile.attributes.get(found.attribute, Rule("?", unknown)), ""
+        asks = f"does it have {found.attribute}?"
+        return profile.attributes.get(found.attribute, Rule(asks, unknown)), ""
     table = table_of(found, place.names)
     if table is not None:
         for each in profile.tables:

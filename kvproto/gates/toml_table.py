@@ -39,8 +39,16 @@ class Table:
         """:raises BadInput: where it is missing, empty, or no string."""
         value = self._values.get(key)
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, "must be a string, not empty" if value else "is missing")
+            there = key in self._values
+            raise self.wrong(key, "must be a string, not empty" if there else "is missing")
         return value
+
+    def dotted(self, key: str) -> str:
+        """:raises BadInput: where it is no `package.module`."""
+        name = self.text(key)
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise self.wrong(key, f"{name!r} is no module: package.module")
+        return name
 
     def texts(self, key: str) -> list[str]:
         """A list of strings, or one string for a list of one; empty where it is missing."""
@@ -49,6 +57,11 @@ class Table:
         if not all(isinstance(item, str) and item for item in listed):
             raise self.wrong(key, "must be a string or a list of strings")
         return cast("list[str]", listed)
+
+    def named(self, key: str) -> list[tuple[str, Table]]:
+        """The tables below the table of a key, each with its name."""
+        parent = self.table(key)
+        return [(name, parent.table(name)) for name in parent]
 
     def table(self, key: str) -> Table:
         """The table below a key; empty where it is missing."""

@@ -151,7 +151,14 @@ def test_where_there_is_no_room_methods_ask_as_anywhere(
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("operand", "pool.x()"), ("as", "a b"), ("capability", "Nix")]
+    ("key", "value"),
+    [
+        ("operand", "pool.x()"),
+        ("operand", "pool"),
+        ("as", "a b"),
+        ("as", "class"),
+        ("capability", "X"),
+    ],
 )
 def test_mistakes_are_named(key: str, value: str, tmp_path: Path) -> None:
     lines = [f'{key} = "{value}"' if line.startswith(key) else line for line in BIND.splitlines()]
