@@ -14,7 +14,7 @@ from .prefilter import Prefilter
 from .profile import Profile
 from .rewrite import rewrite
 from .rewritten import Left, Rewritten
-from .scan import python_files, without_links
+from .scan import python_files, why_unparsed, without_links
 
 __all__ = ["Tree", "rewrite_tree"]
 
@@ -98,7 +98,7 @@ def _rewrite_file(
         named = partial(exports.may_be_imported, file.as_posix())
         result = rewrite(file.read_bytes(), name, profile, named)
     except SyntaxError as error:
-        return name, f"line {error.lineno}: {error.msg}"
+        return name, why_unparsed(error)
     except (OSError, ValueError, RecursionError) as error:
         return name, f"{type(error).__name__}: {error}"
     return result if result.done or result.left else None

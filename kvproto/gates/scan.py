@@ -15,7 +15,7 @@ from .module_gates import gates_of
 from .prefilter import Prefilter
 from .profile import Profile
 
-__all__ = ["Scan", "python_files", "scan", "without_links"]
+__all__ = ["Scan", "python_files", "scan", "why_unparsed", "without_links"]
 
 _SKIPPED = {"__pycache__", "node_modules", ".git", ".venv", ".tox", ".mypy_cache"}
 
@@ -65,7 +65,9 @@ def python_files(path: Path) -> list[Path]:
     found: list[Path] = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(set(folders) - _SKIPPED)
-        found += [Path(folder) / name for name in sorted(names) if name.endswith(".py")]
+        named = (Path(folder) / name for name in sorted(names) if name.endswith(".py"))
+        # Reading a pipe would wait; a link to nothing is named when it is read.
+        found += [file for file in named if file.is_file() or file.is_symlink()]
     return found
 
 
@@ -78,6 +80,12 @@ def without_links(files: list[Path]) -> list[Path]:
         return files
     real = {os.path.realpath(file) for file in files if not file.is_symlink()}
     return [f for f in files if not f.is_symlink() or os.path.realpath(f) not in real]
+
+
+def why_unparsed(error: SyntaxError) -> str:
+    """In one line, with the line of the file where that is known."""
+    where = f"line {error.lineno}: " if error.lineno else ""
+    return f"{where}{error.msg}"
 
 
 def _each(
@@ -107,7 +115,7 @@ class _Worker:
                 return name, None
             return name, gates_of(source, name, self._profile)
         except SyntaxError as error:
-            return name, f"line {error.lineno}: {error.msg}"
+            return name, why_unparsed(error)
         except (OSError, ValueError, RecursionError) as error:
             return name, f"{type(error).__name__}: {error}"
 

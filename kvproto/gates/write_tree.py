@@ -18,6 +18,7 @@ from .rewritten import Rewritten
 __all__ = ["patch_of", "write_copy", "write_in_place"]
 
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_QUOTED = re.compile(rb"[\x00-\x1f\"\\\x7f]")
 
 
 def patch_of(tree: Tree) -> Iterator[bytes]:
@@ -75,15 +76,21 @@ def _no_links_out(tree: Tree, option: str) -> None:
 
 
 def _patch(file: Rewritten) -> Iterator[bytes]:
-    name = file.file.encode()
     before, after = _LINE.findall(file.before), _LINE.findall(file.after)
-    lines = difflib.diff_bytes(
-        difflib.unified_diff, before, after, b"a/" + name, b"b/" + name, lineterm=b"\n"
-    )
+    old, new = (_in_patch(side, file.file) for side in ("a", "b"))
+    lines = difflib.diff_bytes(difflib.unified_diff, before, after, old, new, lineterm=b"\n")
     for line in lines:
         yield line
         if not line.endswith(b"\n"):
             yield b"\n\\ No newline at end of file\n"
+
+
+def _in_patch(side: str, file: str) -> bytes:
+    """A name as git writes it: quoted where it needs that, with a tab behind one with spaces."""
+    name = os.fsencode(f"{side}/{file}")
+    if _QUOTED.search(name):
+        return b'"' + _QUOTED.sub(lambda found: b"\\%03o" % found.group()[0], name) + b'"'
+    return name + b"\t" if b" " in name else name
 
 
 def _copy(source: Path, made: Path) -> None:

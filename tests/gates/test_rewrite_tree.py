@@ -60,6 +60,25 @@ def test_a_patch_is_what_git_applies(tree: Path, engine: Profile) -> None:
     assert texts(tree) == {name: text.encode() for name, text in FILES.items()} | after
 
 
+NAMES = [
+    b"with space.py",
+    b"caf\xc3\xa9.py",
+    b"\xff.py",
+    b"a\ttab.py",
+    b'"quoted".py',
+    b"back\\.py",
+]
+
+
+def test_a_patch_names_any_file(tree: Path, engine: Profile) -> None:
+    for name in NAMES:
+        (tree / os.fsdecode(name)).write_text(FILES["deep/c.py"])
+    patch = b"".join(patch_of(rewrite_tree(tree, engine)))
+    subprocess.run(["git", "apply", "--unsafe-paths", "-"], cwd=tree, input=patch, check=True)
+    for name in NAMES:
+        assert b"MHARows" in (tree / os.fsdecode(name)).read_bytes()
+
+
 def test_the_patch_alone_is_on_stdout(
     tree: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

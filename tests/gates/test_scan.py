@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def test_a_file_that_cannot_be_read_is_named(
 ) -> None:
     assert run(tree) == 1
     assert "not read: broken.py: line 2" in capsys.readouterr().out
+
+
+def test_what_is_no_file_of_python_is_named_in_a_line_or_passed_over(
+    tree: Path, engine: Profile
+) -> None:
+    os.mkfifo(tree / "pipe.py")
+    (tree / "folder.py").mkdir()
+    (tree / "loop.py").symlink_to("loop.py")
+    (tree / "gone.py").symlink_to("nowhere.py")
+    (tree / "zero.py").write_text(USER + "isinstance(p, Pair)\0\n")
+    (tree / "latin.py").write_bytes(USER.encode() + b"'\xe9'\n")
+    unread = scan(tree, engine).unread
+    assert sorted(unread) == ["broken.py", "gone.py", "latin.py", "loop.py", "zero.py"]
+    assert unread["latin.py"].startswith("line 2: (unicode error)")
+    assert "null bytes" in unread["zero.py"]
+    assert not any("\n" in why or "None" in why for why in unread.values())
 
 
 def test_a_ratchet(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
