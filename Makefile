@@ -20,6 +20,7 @@ help:
 	@echo "make test   every test and every checker (parts: lint imports types unit)"
 	@echo "make kernels-results  what kernels compile to for five GPUs, into docs/kernels.md"
 	@echo "make platforms  what the kit finds on every platform, into docs/platforms.md"
+	@echo "make mooncake  sessions over Mooncake, with its libraries unpacked here, into docs/transfer-sessions.md"
 	@echo "make engine  what sglang generates on kvproto's pools, into docs/engine.md"
 	@echo "make bench  what capabilities, allocators, pools, the host tier and plans cost, into docs/benchmarks.md"
 
@@ -78,6 +79,7 @@ platforms: setup
 
 include tests/interop/interop.mk
 include tests/interop/engine/engine.mk
+include tests/transfer/mooncake/mooncake.mk
 
 # After a version was changed on purpose: write down what is installed now.
 constraints: setup

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ import numpy as np
 
 from kvproto.transfer import IndexSpace, PoolManifest, TransferEngine, describe
 from kvproto.transfer.demo.pools import DemoPool, DemoPoolKind, build_demo_pool
-from kvproto.transfer.engines.local_engine import LocalEngine
+from kvproto.transfer.engines.open_engine import ENGINES, open_engine
 from kvproto.transfer.session import (
     Link,
     PageNumbers,
@@ -30,6 +32,9 @@ __all__ = ["LINGER", "Session", "Side", "arrived", "bytes_of", "linked", "sessio
 
 TOKENS = 3 * 16 - 5
 LINGER = 0.1
+SECONDS = 20.0
+ENGINE = next(kind for kind in ENGINES if kind == os.environ.get("KVPROTO_SESSION_ENGINE", "local"))
+"""Of sessions that are given none: `make mooncake` asks for its own."""
 
 
 @dataclass
@@ -101,7 +106,7 @@ def session(
     **sizes: int,
 ) -> Generator[Session]:
     """Both sides with the same kind of pool, closed at the end."""
-    one, other = engines or (LocalEngine(), LocalEngine())
+    one, other = engines or (open_engine(ENGINE), open_engine(ENGINE))
     prefill = Side.of(kind, "prefill", 1, one, **sizes)
     decode = Side.of(kind, "decode", 2, other, **sizes)
     ends = linked(prefill, decode)
@@ -120,13 +125,12 @@ def session(
         other.close()
 
 
-def spin(made: Session, *transfers: Any, times: int = 20_000) -> None:
+def spin(made: Session, *transfers: Any) -> None:
     """Poll both sides until every transfer is settled."""
-    for _ in range(times):
-        if all(each.is_settled for each in transfers):
-            return
+    end = time.monotonic() + SECONDS
+    while not all(each.is_settled for each in transfers):
+        assert time.monotonic() < end, [each.state for each in transfers]
         made.poll()
-    raise AssertionError([each.state for each in transfers])
 
 
 def bytes_of(made: Session) -> tuple[list[list[Any]], list[list[Any]]]:
