@@ -16,7 +16,7 @@ import numpy as np
 
 from kvproto.transfer import IndexSpace, PoolManifest, TransferEngine, describe
 from kvproto.transfer.demo.pools import DemoPool, DemoPoolKind, build_demo_pool
-from kvproto.transfer.engines.open_engine import ENGINES, open_engine
+from kvproto.transfer.engines.open_engine import ENGINES, EngineKind, open_engine
 from kvproto.transfer.session import (
     Link,
     PageNumbers,
@@ -33,7 +33,9 @@ __all__ = ["LINGER", "Session", "Side", "arrived", "bytes_of", "linked", "sessio
 TOKENS = 3 * 16 - 5
 LINGER = 0.1
 SECONDS = 20.0
-ENGINE = next(kind for kind in ENGINES if kind == os.environ.get("KVPROTO_SESSION_ENGINE", "local"))
+ENGINE: EngineKind = next(
+    kind for kind in ENGINES if kind == os.environ.get("KVPROTO_SESSION_ENGINE", "local")
+)
 """Of sessions that are given none: `make mooncake` asks for its own."""
 
 

@@ -6,14 +6,17 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from .engine import Blocks, EngineError
 
-__all__ = ["write_across"]
+__all__ = ["started", "write_across"]
 
 _MOST_VECTORS = 1024
+_REFUSED = "; see /proc/sys/kernel/yama/ptrace_scope, or use another engine"
+_HINTS = {errno.EPERM: _REFUSED, errno.ENOSYS: _REFUSED}
 _MOST_BYTES = 1 << 30
 """A call moves less than 2 GiB, and stops between vectors only."""
 
@@ -21,9 +24,17 @@ _MOST_BYTES = 1 << 30
 def write_across(pid: int, local: Blocks, remote: Blocks) -> bool:
     """Copy block `i` to block `i` of the process; False where it is gone, or its memory is.
 
-    :raises EngineError: where the kernel does not allow it, or is not Linux.
+    :raises EngineError: where the kernel does not do it, or is not Linux.
     """
     return all(_call(pid, *batch) for batch in _batches(local, remote))
+
+
+def started(pid: int) -> str:
+    """When the process began, which a later one of that number did not; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def _batches(local: Blocks, remote: Blocks) -> Iterator[tuple[Blocks, Blocks]]:
@@ -64,9 +75,9 @@ def _call(pid: int, local: Blocks, remote: Blocks) -> bool:
     if moved == int(local[:, 1].sum()):
         return True
     number = ctypes.get_errno()
-    if moved < 0 and number in (errno.EPERM, errno.ENOSYS):
-        raise EngineError(
-            f"local engine: the kernel lets process {os.getpid()} write nothing to process {pid}: "
-            f"{os.strerror(number)}; see /proc/sys/kernel/yama/ptrace_scope, or use another engine"
-        )
-    return False
+    if moved >= 0 or number in (errno.ESRCH, errno.EFAULT):  # it ended, or its memory did midway
+        return False
+    raise EngineError(
+        f"local engine: process {os.getpid()} can write nothing to process {pid}: "
+        f"{os.strerror(number)}{_HINTS.get(number, '')}"
+    )

@@ -18,19 +18,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .blocks import check_blocks, check_registered, spans_table
-from .cross_memory import write_across
+from .cross_memory import started, write_across
 from .engine import Blocks, EngineError, Span, WriteState
 
 __all__ = ["LocalEngine"]
 
 _LARGEST_NOTIFICATION = 1 << 16
+_LONGEST_NAME = 64
 _HERE: dict[str, LocalEngine] = {}
 """The engines of this process, which are told without a socket."""
+if hasattr(os, "register_at_fork"):  # those of the process that was forked are not here
+    os.register_at_fork(after_in_child=_HERE.clear)
 
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
     pid: int
+    started: str
     spans: Blocks
     arrived: deque[bytes] = field(default_factory=deque[bytes])
 
@@ -54,17 +58,17 @@ class LocalEngine:
         return _Registered(self._spans, tuple(spans))
 
     def metadata(self) -> bytes:
-        head = f"{self.kind} {self.name} {os.getpid()}\n"
+        head = f"{self.kind} {self.name} {os.getpid()} {started(os.getpid())}\n"
         return head.encode() + spans_table(self._spans).tobytes()
 
     def connect(self, metadata: bytes, /) -> str:
         head, _, spans = metadata.partition(b"\n")
         match head.decode(errors="replace").split(" "):
-            case [self.kind, name, pid] if pid.isdecimal() and len(spans) % 16 == 0:
+            case [self.kind, name, pid, began] if pid.isdecimal() and len(spans) % 16 == 0:
                 table = np.frombuffer(spans, np.int64).reshape(-1, 2)
                 known = self._peers.get(name)
                 arrived = known.arrived if known else deque[bytes]()
-                self._peers[name] = _Peer(int(pid), table, arrived)
+                self._peers[name] = _Peer(int(pid), began, table, arrived)
                 return name
             case _:
                 raise EngineError("local engine: what came is no local engine's metadata")
@@ -78,11 +82,23 @@ class LocalEngine:
         check_blocks(asked, local, remote)
         check_registered(asked, "local", local, spans_table(self._spans))
         check_registered(asked, "remote", remote, there.spans)
+        if len(notification) > _LARGEST_NOTIFICATION:
+            raise EngineError(f"{asked}: a notification of {len(notification)} bytes is too long")
         if there.pid != os.getpid():
-            written = write_across(there.pid, local, remote)
+            written = started(there.pid) == there.started and write_across(there.pid, local, remote)
         else:
-            written = peer in _HERE and _move(local, remote)
+            written = peer in _HERE and _HERE[peer].take(asked, local, remote)
         return _Written(self, peer, notification) if written else _Written(self, peer, None)
+
+    def take(self, asked: str, local: Blocks, remote: Blocks) -> bool:
+        """Copy what another engine of this process writes to what is registered here still.
+
+        :raises EngineError: beginning with `asked`.
+        """
+        check_registered(asked, "remote", remote, spans_table(self._spans))
+        for (source, nbytes), (target, _) in zip(local.tolist(), remote.tolist(), strict=True):
+            ctypes.memmove(target, source, nbytes)
+        return True
 
     def notifications(self, peer: str, /) -> list[bytes]:
         there = self._known(peer)
@@ -102,6 +118,8 @@ class LocalEngine:
         if peer in _HERE:
             _HERE[peer].hear(self.name, notification)
             return "done"
+        if self._socket.fileno() < 0:  # closed
+            return "failed"
         try:
             self._socket.sendto(f"{self.name}\n".encode() + notification, _address(peer))
         except BlockingIOError:
@@ -123,7 +141,7 @@ class LocalEngine:
     def _collect(self) -> None:
         while True:
             try:
-                came = self._socket.recv(_LARGEST_NOTIFICATION)
+                came = self._socket.recv(_LONGEST_NAME + _LARGEST_NOTIFICATION)
             except BlockingIOError:
                 return
             name, _, notification = came.partition(b"\n")
@@ -155,13 +173,6 @@ class _Written:
 
     def release(self) -> None:
         self._notification = None
-
-
-def _move(local: Blocks, remote: Blocks) -> bool:
-    """Copy block `i` to block `i` within this process."""
-    for (source, nbytes), (target, _) in zip(local.tolist(), remote.tolist(), strict=True):
-        ctypes.memmove(target, source, nbytes)
-    return True
 
 
 def _address(name: str) -> bytes:

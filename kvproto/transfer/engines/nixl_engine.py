@@ -7,9 +7,10 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,15 +54,14 @@ class NixlEngine:
             found = ", ".join(self._agent.get_plugin_list())
             raise EngineUnavailable(f"nixl: no backend {backend} is installed, there are {found}")
         self._arrived: dict[str, deque[bytes]] = {}
-        self._registered: list[_Registered] = []
+        self._registered: set[_Registered] = set()
+        self._writes: WeakSet[_Writing] = WeakSet()
 
     def register(self, spans: Sequence[Span], /) -> _Registered:
         rows = [(start, nbytes, self._device_id, "") for start, nbytes in spans if nbytes]
         with _told(f"register {len(rows)} spans", self._errors):
             held = self._agent.register_memory(rows, self._memory) if rows else None
-        made = _Registered(self._agent, held, self._errors)
-        self._registered.append(made)
-        return made
+        return _Registered(self._agent, held, self._errors, self._registered)
 
     def metadata(self) -> bytes:
         with _told("metadata", self._errors):
@@ -93,8 +93,15 @@ class NixlEngine:
                 self._agent.get_xfer_descs(self._rows(b), self._memory) for b in (local, remote)
             ]
             handle = self._agent.initialize_xfer("WRITE", *ends, peer, notification)
-            state = _STATES[self._agent.transfer(handle)]
-        return _Writing(self._agent, handle, state, self._errors)
+        made = _Writing(self._agent, handle, "moving", self._errors)
+        self._writes.add(made)
+        try:
+            with _told(asked, self._errors):
+                made.begin()
+        except EngineError:
+            made.release()
+            raise
+        return made
 
     def notifications(self, peer: str, /) -> list[bytes]:
         if peer not in self._arrived:
@@ -109,12 +116,21 @@ class NixlEngine:
         return taken
 
     def close(self) -> None:
-        for peer in list(self._arrived):
-            self.disconnect(peer)
-        for each in self._registered:
-            each.release()
-        self._registered.clear()
-        self._agent = None  # the agent's threads end with it
+        """Let go of all of it, whatever NIXL says of a part; who keeps a write keeps no thread.
+
+        :raises EngineError: the first that came of it.
+        """
+        with ExitStack() as all_of_it:
+            all_of_it.callback(self._forget_agent)
+            for registration in list(self._registered):
+                all_of_it.callback(registration.release)
+            for write in list(self._writes):  # in reverse: before the registrations
+                all_of_it.callback(write.release)
+            for peer in list(self._arrived):
+                all_of_it.callback(self.disconnect, peer)
+
+    def _forget_agent(self) -> None:
+        self._agent = None  # its threads end with it
 
     def _rows(self, blocks: Blocks) -> NDArray[np.uint64]:
         rows = np.full((len(blocks), 3), self._device_id, np.uint64)
@@ -123,14 +139,22 @@ class NixlEngine:
 
 
 class _Registered:
-    def __init__(self, agent: Any, held: Any, errors: tuple[type[Exception], ...]) -> None:
+    def __init__(
+        self,
+        agent: Any,
+        held: Any,
+        errors: tuple[type[Exception], ...],
+        all_of_them: set[_Registered],
+    ) -> None:
         self._agent: Any = agent
         self._held: Any = held
-        self._errors = errors
+        self._errors, self._all = errors, all_of_them
+        all_of_them.add(self)
 
     def release(self) -> None:
         agent, held = self._agent, self._held
         self._agent = self._held = None
+        self._all.discard(self)
         if held is not None:
             with _told("deregister memory", self._errors):
                 agent.deregister_memory(held)
@@ -144,6 +168,9 @@ class _Writing:
         self._handle: Any = handle
         self._state: WriteState = state
         self._errors = errors
+
+    def begin(self) -> None:
+        self._state = _STATES[self._agent.transfer(self._handle)]
 
     def state(self) -> WriteState:
         if self._state == "moving" and self._handle is not None:
@@ -167,10 +194,10 @@ def _nixl() -> tuple[Any, tuple[type[Exception], ...]]:
         try:
             with _quiet():
                 api = import_module(f"{package}._api")
-        except ModuleNotFoundError as error:
-            if error.name != package:
-                raise
-            continue
+        except ImportError as error:  # of the package, or of what it needs
+            if isinstance(error, ModuleNotFoundError) and error.name == package:
+                continue
+            raise EngineUnavailable(f"nixl: {package} cannot be imported: {error}") from error
         found = vars(import_module(f"{package}._bindings")).values()
         errors = [each for each in found if isinstance(each, type) and issubclass(each, Exception)]
         return api, (*errors, RuntimeError)

@@ -17,7 +17,10 @@ def open_engine(kind: EngineKind) -> TransferEngine:
     """An engine for host memory. What it needs is imported now.
 
     :raises EngineUnavailable: where it is not installed, saying how to install it.
+    :raises ValueError: for another name.
     """
+    if kind not in ENGINES:  # of a caller that no checker saw
+        raise ValueError(f"engine {kind!r}: there are {', '.join(ENGINES)}")
     match kind:
         case "nixl":
             from .nixl_engine import NixlEngine

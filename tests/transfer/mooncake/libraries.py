@@ -50,7 +50,9 @@ def fetch(folder: Path) -> None:
         return
     for program in _PROGRAMS:
         if shutil.which(program) is None:
-            raise Missing(f"there is no {program}: Mooncake's libraries are fetched on Debian alone")
+            raise Missing(
+                f"there is no {program}: Mooncake's libraries are fetched on Debian alone"
+            )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _run(folder, "apt-get", "download", *PACKAGES)
@@ -66,7 +68,9 @@ def _run(folder: Path, *command: str) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith(("E:", "dpkg"))]
         said = lines[-1] if lines else f"status {done.returncode}"
-        hint = "; is apt's index here, as `apt-get update` brings it?" if "apt" in command[0] else ""
+        hint = (
+            "; is apt's index here, as `apt-get update` brings it?" if "apt" in command[0] else ""
+        )
         raise Missing(f"{' '.join(command[:2])}: {said}{hint}")
 
 

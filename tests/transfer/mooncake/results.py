@@ -34,7 +34,7 @@ SESSIONS = tuple(
 )
 _DISTRIBUTION = "mooncake-transfer-engine-non-cuda"
 _LIBRARIES = ROOT / "build" / "mooncake"
-_ROUNDS = 20
+_ROUNDS = 40
 
 
 class _Failed(Exception):
@@ -90,7 +90,12 @@ def _tested(what: str, *arguments: str) -> tuple[str, str]:
 
 def _demonstrated() -> tuple[str, str]:
     """Every kind of pool, every row held against the sender's."""
-    command = [str(Path(sys.executable).parent / "kvproto"), "transfer-demo", "--engine", "mooncake"]
+    command = [
+        str(Path(sys.executable).parent / "kvproto"),
+        "transfer-demo",
+        "--engine",
+        "mooncake",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout, flush=True)
     shown = [line.split()[0] for line in done.stdout.splitlines()[2:]]
@@ -120,7 +125,7 @@ def _section(rows: list[tuple[str, str]]) -> str:
     packages = sorted(each.name.rpartition("_")[0] for each in _LIBRARIES.glob("*.deb"))
     return "\n\n".join(
         [
-            "## Mooncake, as it was last run",
+            "## Mooncake, as it last ran",
             f"`make mooncake`: {_DISTRIBUTION} {version(_DISTRIBUTION)}, with "
             f"{', '.join(each.replace('_', ' ') for each in packages)} unpacked and not installed, "
             f"on {machine_facts()}.",
