@@ -32,7 +32,7 @@ __all__ = ["LINGER", "Session", "Side", "arrived", "bytes_of", "linked", "sessio
 
 TOKENS = 3 * 16 - 5
 LINGER = 0.1
-SECONDS = 20.0
+SECONDS = 60.0
 ENGINE: EngineKind = next(
     kind for kind in ENGINES if kind == os.environ.get("KVPROTO_SESSION_ENGINE", "local")
 )

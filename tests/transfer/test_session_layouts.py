@@ -94,7 +94,7 @@ def moved(made: Session, tokens: int = TOKENS, **how: Any) -> tuple[Reservation,
     source = made.prefill.reserve(tokens)()
     before = snapshot(made.decode.manifest)
     receiving = made.receiver.receive("request", made.decode.reserve(tokens))
-    spin(made, made.sender.send("request", source.pages, **how), receiving, times=200_000)
+    spin(made, made.sender.send("request", source.pages, **how), receiving)
     taken = receiving.take()
     unchanged(made.decode, before, taken)
     return source, taken
