@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from kvproto.protocols import DeclaresRegions, KVPool, Transferable, registered_spans
-from kvproto.transfer import PageLists, describe, descriptors, negotiate, open_engine
-from kvproto.transfer.engines.engine import TransferEngine
+from kvproto.transfer import (
+    IndexSpace,
+    PageLists,
+    PoolManifest,
+    describe,
+    descriptors,
+    negotiate,
+    open_engine,
+)
+from kvproto.transfer.engines.engine import TransferEngine, WriteState
 
 from ..composite_bench import CompositeBench
 from ..kv_bench import KVBench
@@ -44,21 +53,13 @@ def loopback(bench: KVBench) -> None:
     fill_items(bench)
     sent = {layer_id: _contents(bench, layer_id) for layer_id in bench.layer_ids}
     items = {name: held.clone() for name, held in held_items(bench).items()}
-    plan = negotiate(describe(bench.pool, owner="sender"), describe(there.pool, owner="receiver"))
-    pages: PageLists = dict.fromkeys(plan.spaces, (_SENT, _ARRIVED))
-    moved = descriptors(plan, pages)
-    with _engines(bench.pool, there.pool) as (sender, receiver):
-        written = sender.write(receiver.name, moved.local, moved.remote, b"")
-        bench.expect("the state of the write", expected="done", got=written.state())
+    everything: PageLists = dict.fromkeys(get_args(IndexSpace), (_SENT, _ARRIVED))
+    state = travel(bench.pool, there.pool, everything)
+    bench.expect("the state of the write", expected="done", got=state)
     for layer_id, filled in sent.items():
-        for was, found in zip(filled, _contents(there, layer_id), strict=True):
-            size = len(was) * bench.request.page_size // bench.slots_in(layer_id)
-            expected = torch.zeros_like(was)
-            for source, target in zip(_SENT, _ARRIVED, strict=True):
-                rows = was[source * size : (source + 1) * size]
-                expected[target * size : (target + 1) * size] = rows
-            call = f"pages {_SENT} of layer {layer_id} to pages {_ARRIVED} of a peer"
-            bench.expect_same(call, found, expected, f"layer {layer_id}, slot")
+        pages = bench.slots_in(layer_id) // bench.request.page_size
+        found = _contents(there, layer_id)
+        expect_moved(bench, layer_id, filled, found, pages, (_SENT, _ARRIVED), "pages")
     found_items = held_items(there)
     for name, was in items.items():
         expected = torch.zeros_like(was)
@@ -67,14 +68,43 @@ def loopback(bench: KVBench) -> None:
         bench.expect_same(call, found_items[name].clone(), expected, name)
 
 
+def travel(here: Transferable, there: Transferable, pages: PageLists) -> WriteState:
+    """Send pages of each space that both describe; how the write ended."""
+    sender, receiver = describe(here, owner="sender"), describe(there, owner="receiver")
+    plan = negotiate(sender, receiver)
+    moved = descriptors(plan, {space: pages[space] for space in plan.spaces})
+    with _engines(sender, receiver) as (one, other):
+        return one.write(other.name, moved.local, moved.remote, b"").state()
+
+
+def expect_moved(
+    bench: KVBench,
+    layer_id: int,
+    was: list[Tensor],
+    found: list[Tensor],
+    count: int,
+    numbers: tuple[list[int], list[int]],
+    what: str,
+) -> None:
+    """In each of a peer's tensors, of `count` equal parts, those sent arrived, and no other."""
+    sent, arrived = numbers
+    call = f"{what} {sent} of layer {layer_id} to {what} {arrived} of a peer"
+    for before, after in zip(was, found, strict=True):
+        parts = before.reshape(count, len(before) // count, *before.shape[1:])
+        expected = torch.zeros_like(parts)
+        expected[arrived] = parts[sent]
+        bench.expect_same(call, after, expected.flatten(0, 1), f"layer {layer_id}, slot")
+
+
 @contextmanager
 def _engines(
-    sender: DeclaresRegions, receiver: DeclaresRegions
+    sender: PoolManifest, receiver: PoolManifest
 ) -> Generator[tuple[TransferEngine, TransferEngine]]:
     """Two that know each other, with all bytes of either pool."""
     with closing(open_engine("local")) as one, closing(open_engine("local")) as other:
         for engine, pool in ((one, sender), (other, receiver)):
-            engine.register(registered_spans(pool.buffer_regions()))
+            told = [each.region for part in pool.pools for each in part.regions]
+            engine.register(registered_spans(told))
         other.connect(one.metadata())
         one.connect(other.metadata())
         yield one, other

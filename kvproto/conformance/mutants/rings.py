@@ -10,11 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvproto.protocols import Declined, SWARingAllocatorRequest, SWARingPoolRequest
-from kvproto.reference import build_reference_leaf
+from kvproto.protocols import (
+    BufferRegion,
+    Declined,
+    MHALeafRequest,
+    SWARingAllocatorRequest,
+    SWARingPoolRequest,
+)
+from kvproto.reference import MHALeaf, build_reference_leaf
 from kvproto.reference.build_allocator import build_rows, build_single
 from kvproto.reference.swa import FULL
-from kvproto.reference.swa_ring import SWARingPool
+from kvproto.reference.swa_ring import SWARingPool, swa_ring_pool
 from kvproto.reference.swa_ring_allocator import SWARingAllocator
 
 from .registry import mutant
@@ -30,6 +36,23 @@ def ringed(cls: Any, request: SWARingPoolRequest) -> Any:
         swa_kv_pool=window,
         full_attention_layer_ids=request.pair.full_attention_layer_ids,
         swa_attention_layer_ids=request.pair.swa_attention_layer_ids,
+        swa_req_ring_size=request.swa_req_ring_size,
+    )
+
+
+def over_window_leaf(cls: Any, request: SWARingPoolRequest) -> Any:
+    """The reference's pool, whose window leaf is of the class, and wrong."""
+    pair = request.pair
+    if not isinstance(pair.window, MHALeafRequest):
+        return Declined(f"{cls.__name__} keeps rows by head")
+    full = build_reference_leaf(pair.full)
+    if isinstance(full, Declined):
+        return full
+    return swa_ring_pool(
+        full_kv_pool=full,
+        swa_kv_pool=cls(**pair.window.keywords()),
+        full_attention_layer_ids=pair.full_attention_layer_ids,
+        swa_attention_layer_ids=pair.swa_attention_layer_ids,
         swa_req_ring_size=request.swa_req_ring_size,
     )
 
@@ -84,6 +107,14 @@ class SendsPagesForRings(SWARingPool):
     def get_request_state_buf_infos(self) -> tuple[list[int], list[int], list[int]]:
         ptrs, lens, item_lens = super().get_request_state_buf_infos()
         return ptrs, lens, [item * self.page_size // self._ring for item in item_lens]
+
+
+@mutant("request-ring.loopback", serves=SWARingPoolRequest, build=over_window_leaf)
+class DeclaresKeysOfRingsOnly(MHALeaf):
+    """Values are exported by the row, and stay behind where regions are sent."""
+
+    def buffer_regions(self) -> tuple[BufferRegion, ...]:
+        return super().buffer_regions()[:1]
 
 
 @mutant("ring-alloc.rows", serves=SWARingAllocatorRequest, build=beside_rings)
