@@ -13,6 +13,7 @@ from kvproto.conformance.composite_bench import SWABench
 from kvproto.conformance.factory import load_factory
 from kvproto.conformance.mutants import MUTANTS, Mutant
 from kvproto.conformance.profiles import PROFILES
+from kvproto.conformance.report import LawResult
 from kvproto.conformance.specs import SPECS
 from kvproto.conformance.specs.models import MODELS
 from kvproto.protocols import Declined, SWAPoolRequest
@@ -47,6 +48,19 @@ def test_a_pool_that_wants_its_own_layer_class_is_found_by_the_rows_it_lost() ->
         assert result.finding is not None
         assert result.finding.call.startswith("set_kv_buffer on a pair over WantsItsOwnLayerClass")
         assert result.finding.got.startswith("[0, ")
+
+
+def test_who_asks_for_more_than_a_verdict_is_told_a_shorter_failure() -> None:
+    mutant = next(m for m in MUTANTS if m.name == "KeepsPeersInsideGroups")
+    whole = check_pool(mutant.factory, laws=[mutant.kills], specs=["pure-window"])
+    first = next(r for r in mutant.report().failures if r.spec == "pure-window")
+    (shorter,) = whole.failures
+    assert len(_calls(shorter)) < len(_calls(first))
+
+
+def _calls(failure: LawResult) -> list[str]:
+    assert failure.finding is not None
+    return failure.finding.call.split("; ")
 
 
 def test_block_scales_of_a_composite_are_judged_by_its_protocols_alone() -> None:

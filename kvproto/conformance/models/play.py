@@ -16,6 +16,7 @@ from ..bench import Bench
 from ..blame import blamed
 from ..broken import LawBroken
 from ..one_thread import one_thread
+from ..search import further_runs
 from .page_model import Differs
 
 __all__ = ["play"]
@@ -37,9 +38,6 @@ _SETTINGS = settings(
 _ROUNDS = ((20, 8), (10, 30))
 """How many sequences of how many steps: short ones first, whose failures are short."""
 
-_TRIES = 200
-"""Runs in search of a shorter failure, once there is one: shrinking has no limit of its own."""
-
 
 class _Enough(BaseException):
     """Ends the search; no Exception, which would be one more failure."""
@@ -52,7 +50,7 @@ class _Game:
     bench: Bench
     calls: list[str] = field(default_factory=list[str])
     shortest: tuple[list[str], Exception] | None = None
-    tries: int = _TRIES
+    tries: int = field(default_factory=further_runs)
 
     def begin(self) -> Bench:
         """A bench with a fresh allocator."""
@@ -86,7 +84,8 @@ def play(machine: Any, bench: Bench) -> Counter[str]:
     """How often each rule ran; the same sequences for the same seed, where the same modules are
     loaded: now and then Hypothesis draws a constant that it found in one of them.
 
-    :raises LawBroken: with the shortest sequence of calls that was found to fail.
+    :raises LawBroken: with the shortest sequence of calls that was found to fail, within
+        `further_runs`.
     """
     ran = Counter[str]()
     with one_thread():

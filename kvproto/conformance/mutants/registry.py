@@ -13,6 +13,7 @@ from ..check import check_pool
 from ..factory import Factory
 from ..law import LAWS
 from ..report import LawResult, Report
+from ..search import first_failure_will_do
 
 __all__ = ["MUTANTS", "Killed", "Mutant", "from_keywords", "mutant", "run_mutants"]
 
@@ -35,8 +36,9 @@ class Mutant:
     check: Callable[..., Report] = check_pool
 
     def report(self) -> Report:
-        """What the law that must name its fault finds."""
-        return self.check(self.factory, laws=[self.kills], **self.asked)
+        """What the law that must name its fault finds, without a search for shorter findings."""
+        with first_failure_will_do():
+            return self.check(self.factory, laws=[self.kills], **self.asked)
 
 
 @dataclass(frozen=True, slots=True)
