@@ -62,6 +62,7 @@ class SGLangStatePool(RecurrentStatePool):
             ssm_dtype=dtype.temporal,
             device=device,
             enable_memory_saver=enable_memory_saver,
+            # Some of sglang's shapes have these, and what they are without is sglang's rule.
             conv_slice_axis=getattr(shape, "conv_slice_axis", 0),
             conv_shard_groups=getattr(shape, "conv_shard_groups", None),
         )
