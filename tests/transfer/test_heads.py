@@ -22,7 +22,7 @@ def pool(layout: str, heads: int, **other: Any) -> Any:
         "v_head_dim": 8,
         "page_size": 8,
     } | other
-    return build_reference(
+    made = build_reference(
         MHALeafRequest(
             size=5 * wanted["page_size"],
             head_num=heads,
@@ -33,6 +33,12 @@ def pool(layout: str, heads: int, **other: Any) -> Any:
             **wanted,
         )
     )
+    KEPT.append(made)
+    return made
+
+
+KEPT: list[Any] = []
+"""A pool built where one was freed would have its addresses: manifests are of pools that live."""
 
 
 LAYOUTS = ("nhd", "paged_nhd", "hnd", "vectorized_5d", "page_envelope")

@@ -21,7 +21,6 @@ from kvproto.transfer import TransferEngine
 from kvproto.transfer.engines.local_engine import LocalEngine
 from kvproto.transfer.engines.nixl_engine import NixlEngine
 from kvproto.transfer.session import (
-    OutOfStaging,
     Receiver,
     Receiving,
     Sender,
@@ -30,13 +29,12 @@ from kvproto.transfer.session import (
     open_link,
     staging_memory,
 )
-from kvproto.transfer.session.free_ranges import ALIGNMENT, FreeRanges
 from kvproto.transfer.session.messages import Staging, Wanted
 from kvproto.transfer.session.sending import Sending
 from tests.transfer.held_engine import HeldEngine
 from tests.transfer.other_layouts import PAGE_BYTES, converting, rows, side
 from tests.transfer.pools import snapshot
-from tests.transfer.sessions import LINGER, Session, Side, linked, spin
+from tests.transfer.sessions import LINGER, Session, Side, spin
 from tests.transfer.test_killed import SECONDS, forked
 
 TOKENS = 43
@@ -68,81 +66,6 @@ def turns(made: Session, count: int = 20) -> None:
 def is_as_it_was(held: Side, before: Any) -> bool:
     pairs = zip(before, snapshot(held.manifest), strict=True)
     return all(np.array_equal(a, b) for was, now in pairs for a, b in zip(was, now, strict=True))
-
-
-def test_transfers_wait_for_staging_memory_in_turn() -> None:
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), ROOM) as made:
-        names = ["first", "second", "third"]
-        receivings = [made.receiver.receive(n, made.decode.reserve(TOKENS)) for n in names]
-        assert [each.state for each in receivings] == ["moving", "waiting", "waiting"]
-        sources = [made.prefill.reserve(TOKENS)() for _ in names]
-        sendings = [made.sender.send(n, s.pages) for n, s in zip(names, sources, strict=True)]
-        turns(made, 1)
-        assert made.sender.asked <= {"first"}
-        for receiving in receivings:
-            spin(made, receiving)
-        spin(made, *sendings)
-        for source, receiving in zip(sources, receivings, strict=True):
-            sent, got = rows(made.prefill, source), rows(made.decode, receiving.take())
-            assert all(map(torch.equal, sent, got))
-
-
-def test_a_small_transfer_does_not_pass_one_that_waits() -> None:
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), ROOM + 2048) as made:
-        first = made.receiver.receive("first", made.decode.reserve(32))
-        large = made.receiver.receive("large", made.decode.reserve(TOKENS))
-        small = made.receiver.receive("small", made.decode.reserve(16))
-        assert (first.state, large.state, small.state) == ("moving", "waiting", "waiting")
-        made.receiver.cancel(large)
-        turns(made, 3)
-        assert (first.state, large.state, small.state) == ("moving", "failed", "moving")
-        assert str(large.error) == (
-            "transfer large with prefill, reserving: cancelled by the receiver"
-        )
-        assert made.receiver.pages_held == 3
-
-
-def test_who_waits_too_long_for_staging_fails_and_gives_its_pages_back() -> None:
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), ROOM) as made:
-        made.receiver.receive("first", made.decode.reserve(TOKENS))
-        free = made.decode.free()
-        late = made.receiver.receive("late", made.decode.reserve(TOKENS), timeout=0.02)
-        with pytest.raises(TransferError, match="late with prefill, reserving: not done in time"):
-            made.receiver.wait(late)
-        turns(made, 2)
-        assert late.is_settled
-        assert made.decode.free() == free
-
-
-def test_more_than_all_staging_memory_is_refused_and_nothing_is_held() -> None:
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), ROOM) as made:
-        free = made.decode.free()
-        with pytest.raises(OutOfStaging) as raised:
-            made.receiver.receive("long", made.decode.reserve(49))
-        assert str(raised.value) == (
-            f"transfer long needs {4 * PAGE_BYTES} bytes of staging memory at once, there are "
-            f"{ROOM}: StagingOptions(most_bytes=...) says how many, or ask for fewer tokens at a "
-            "time"
-        )
-        assert made.decode.free() == free
-        assert made.receiver.pages_held == 0
-        again = made.receiver.receive("long", made.decode.reserve(48))
-        spin(made, again, made.sender.send("long", made.prefill.pages(48)))
-        again.take()
-
-
-def test_options_that_cannot_be_are_refused_and_the_link_is_kept() -> None:
-    ends = linked(side("nhd", "prefill", 1), side("hnd", "decode", 2))
-    with pytest.raises(ValueError, match=r"key, value are converted .*: give staging=StagingOpt"):
-        Receiver([ends[1]])
-    with pytest.raises(ValueError, match=f"most_bytes is 100: one page .* needs {PAGE_BYTES} byte"):
-        Receiver([ends[1]], staging=StagingOptions(device="cpu", most_bytes=100))
-    with pytest.raises(ValueError, match="memory on meta: torch opens addresses on cpu and cuda"):
-        Receiver([ends[1]], staging=StagingOptions(device="meta"))
-    sender = Sender(ends[0])
-    receiver = Receiver([ends[1]], staging=StagingOptions(device="cpu"))  # the link is still there
-    sender.close()
-    receiver.close()
 
 
 def test_staging_of_a_cancelled_transfer_is_lent_again_once_no_write_can_land() -> None:
@@ -193,36 +116,6 @@ def test_a_conversion_that_fails_frees_what_it_had(monkeypatch: pytest.MonkeyPat
         )
         assert made.decode.free() == free
         assert made.receiver.receive("next", made.decode.reserve(TOKENS)).state == "moving"
-
-
-class Stream:
-    """A device's stream that is done when a test says so."""
-
-    is_done = False
-
-    def query(self) -> bool:
-        return self.is_done
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_nothing_is_seen_or_lent_before_the_device_has_converted(
-    is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = Stream()
-    monkeypatch.setattr(staging_memory, "fence", lambda _: stream)
-    with converting(side("nhd", "prefill", 1), side("hnd", "decode", 2), ROOM) as made:
-        receiving = made.receiver.receive("request", made.decode.reserve(TOKENS))
-        spin(made, made.sender.send("request", made.prefill.pages(TOKENS)))
-        second = made.receiver.receive("second", made.decode.reserve(TOKENS))
-        turns(made)
-        if is_cancelled:
-            made.receiver.cancel(receiving)
-            turns(made)
-        assert (receiving.is_settled, second.state) == (False, "waiting")
-        assert made.receiver.pages_held == 6
-        stream.is_done = True
-        turns(made, 2)
-        assert (receiving.state, second.state) == ("failed" if is_cancelled else "done", "moving")
 
 
 def test_a_sender_writes_nothing_where_no_staging_memory_is_named() -> None:
@@ -335,28 +228,3 @@ def test_staging_memory_stays_while_a_process_that_was_lost_may_write_there() ->
         assert staging() not in staging_memory._REGISTERED
         assert is_as_it_was(held, before)
         held.engine.close()
-
-
-def test_ranges_that_are_lent_never_meet_and_come_back_whole() -> None:
-    """Against a list of single bytes, for many orders of taking and giving back."""
-    numbers = np.random.default_rng(5)
-    free, owner = FreeRanges(5000), np.zeros(5000, int)
-    lent: dict[int, tuple[int, int]] = {}
-    for step in range(1, 600):
-        if lent and numbers.random() < 0.5:
-            begin, nbytes = lent.pop(int(numbers.choice(list(lent))))
-            free.give_back(begin, nbytes)
-            owner[begin : begin + nbytes] = 0
-            continue
-        nbytes = int(numbers.integers(1, 1500))
-        taken = free.take(nbytes)
-        fits = [
-            at for at in range(0, 5000 - nbytes + 1, ALIGNMENT) if not owner[at : at + nbytes].any()
-        ]
-        assert taken == (fits[0] if fits else None)
-        if taken is not None:
-            owner[taken : taken + nbytes] = step
-            lent[step] = taken, nbytes
-    for begin, nbytes in lent.values():
-        free.give_back(begin, nbytes)
-    assert free.take(5000) == 0

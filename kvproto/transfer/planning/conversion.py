@@ -70,7 +70,10 @@ def convert_own(
     On a device it goes to the current stream.
     """
     counts = _counts(own)
-    numbers = {space: torch.tensor(pages, device=staging.device) for space, pages in own.items()}
+    numbers = {
+        space: torch.as_tensor(pages).to(staging.device, non_blocking=True)
+        for space, pages in own.items()
+    }
     for (pair, begin), held in zip(staging_places(plan, counts), layers, strict=True):
         if count := counts.get(pair.space, 0):
             nbytes = count * pair.pieces.total

@@ -84,13 +84,13 @@ def _fill(made: tuple[Int64s, Int64s], parts: Sequence[tuple[tuple[Int64s, Int64
 
 def _staged(plan: TransferPlan, checked: PageArrays, staging: int | None) -> Sequence[RegionPair]:
     """The pairs, those to convert with the receiver's end in staging memory."""
-    counts = counts_of(checked)
-    names = sorted({pair.name for pair in plan.pairs if pair.is_converted and pair.space in counts})
-    if not names:
+    asked = [pair for pair in plan.pairs if pair.is_converted and pair.space in checked]
+    if not asked:
         return plan.pairs
     if staging is None:
-        raise ValueError(f"pages of {', '.join(names)} are converted on arrival: give staging=")
-    staged = staged_pairs(plan, counts, staging)
+        names = ", ".join(sorted({pair.name for pair in asked}))
+        raise ValueError(f"pages of {names} are converted on arrival: give staging=")
+    staged = staged_pairs(plan, counts_of(checked), staging)
     return [next(staged) if pair.is_converted else pair for pair in plan.pairs]
 
 

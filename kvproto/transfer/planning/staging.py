@@ -80,9 +80,9 @@ def staged_pairs(plan: TransferPlan, counts: Counts, address: int) -> Iterator[R
 
 
 def staged_plan(plan: TransferPlan, counts: Counts, address: int) -> TransferPlan:
-    """What goes to staging memory alone, as pages that are alike: from there on it is the sender's.
+    """The converted pairs alone, to staging memory: pages like any other for who sends them.
 
-    Pages of the receiver's end are numbered as in `staged_pairs`: none of them is reserved.
+    Those of the receiver's end are numbered as in `staged_pairs`: none of them is reserved.
     """
     pairs = (replace(pair, is_converted=False) for pair in staged_pairs(plan, counts, address))
     return replace(plan, pairs=tuple(pairs))

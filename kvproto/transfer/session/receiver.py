@@ -304,9 +304,10 @@ class Receiver:
             each.writers.discard(at)
 
     def _fail(self, each: Receiving, at: int, reason: str) -> None:
-        if each.state == "waiting":  # no peer was asked
+        if each.state == "waiting":  # no peer was asked, and one may have it to send
             each.fail(self._error(at, "reserving", each.key, reason))
             each.writers.clear()
+            self.decline(each.key, reason)
             if self._staging is not None and each.staged is not None:
                 self._staging.forget(each, each.staged)
         if each.state != "moving":

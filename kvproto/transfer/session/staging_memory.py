@@ -153,14 +153,18 @@ class StagingMemory:
             self._release_unused()
 
     def close(self) -> None:
-        """Let go of the memory once no transfer has a part of it."""
+        """Let go of the memory once no transfer has a part of it.
+
+        :raises EngineError: from an engine that holds on to it; it stays then.
+        """
         self._is_closing = True
         self._release_unused()
 
     def _release_unused(self) -> None:
         if self._is_closing and not self._lent:
             while self._registrations:
-                self._registrations.pop().release()
+                self._registrations[-1].release()
+                self._registrations.pop()
             _REGISTERED.discard(self)
 
 
