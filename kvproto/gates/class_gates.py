@@ -76,6 +76,9 @@ def _comparisons(node: ast.Compare, scope: Scope, values: ClassValues) -> Iterat
 def _compared(
     node: ast.Compare, asked: ast.expr, other: ast.expr, scope: Scope, values: ClassValues
 ) -> list[Found]:
+    # Whether a class could be imported asks nothing of a pool.
+    if isinstance(asked, ast.Constant) and asked.value is None:
+        return []
     if name := values.named(other, scope):
         return [_against(node, asked, (name,), scope, what_else(other, scope, values))]
     if (name := _class_name(other, values)) and (typed := _name_of_type(asked, scope)) is not None:

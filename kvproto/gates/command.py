@@ -12,11 +12,11 @@ from .profile import Profile
 from .profile_file import load_profile
 from .progress import Progress
 from .report import print_scan
-from .report_json import write_json
+from .report_json import check_writable, write_json
 from .report_rewrite import print_rewrite
 from .rewrite_tree import rewrite_tree
 from .scan import scan
-from .write_tree import patch_of, write_copy, write_in_place
+from .write_tree import check_free, patch_of, write_copy, write_in_place
 
 __all__ = ["run"]
 
@@ -36,6 +36,8 @@ def _scan(arguments: argparse.Namespace, profile: Profile) -> int:
     most: int | None = arguments.max
     if most is not None and most < 0:
         raise BadInput(f"--max {most}: must not be negative")
+    if arguments.json:
+        check_writable(Path(arguments.json))
     with Progress() as progress:
         found = scan(Path(arguments.path), profile, done=progress.done)
     print_scan(found, profile, every=arguments.list)
@@ -51,6 +53,8 @@ def _rewrite(arguments: argparse.Namespace, profile: Profile) -> int:
     path = Path(arguments.path)
     if arguments.json or arguments.list or arguments.max is not None:
         raise BadInput("--json, --list and --max are of a scan: leave them out to rewrite")
+    if arguments.apply:
+        check_free(path, Path(arguments.apply))
     with Progress() as progress:
         tree = rewrite_tree(path, profile, done=progress.done)
     if arguments.diff:

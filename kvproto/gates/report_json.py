@@ -13,7 +13,14 @@ from .profile import Profile
 from .scan import Scan
 from .summary import by_answer, by_class, by_file, by_verdict, class_gates_of
 
-__all__ = ["as_json", "write_json"]
+__all__ = ["as_json", "check_writable", "write_json"]
+
+
+def check_writable(file: Path) -> None:
+    """:raises BadInput: where there cannot be such a file."""
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        what = "is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise BadInput(f"--json {file}: cannot be written: {what}")
 
 
 def write_json(found: Scan, profile: Profile, file: Path) -> None:
@@ -26,6 +33,7 @@ def write_json(found: Scan, profile: Profile, file: Path) -> None:
         beside.write_text(json.dumps(as_json(found, profile), indent=1) + "\n", "utf-8")
         beside.replace(file)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise BadInput(f"--json {file}: cannot be written: {error}") from None
 
 

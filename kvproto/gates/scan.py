@@ -56,19 +56,25 @@ def scan(
 def python_files(path: Path) -> list[Path]:
     """The file itself, or every `*.py` below a folder, sorted; no links to folders are followed.
 
-    :raises BadInput: where there is no such path.
+    :raises BadInput: where there is no such path or no such file below it, or a folder is closed.
     """
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise BadInput(f"{path}: no such file or folder")
     found: list[Path] = []
-    for folder, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path, onerror=_closed):
         folders[:] = sorted(set(folders) - _SKIPPED)
         named = (Path(folder) / name for name in sorted(names) if name.endswith(".py"))
         # Reading a pipe would wait; a link to nothing is named when it is read.
         found += [file for file in named if file.is_file() or file.is_symlink()]
+    if not found:
+        raise BadInput(f"{path}: there is no Python file in it")
     return found
+
+
+def _closed(error: OSError) -> None:
+    raise BadInput(f"{error.filename}: cannot be read: {error.strerror}")
 
 
 def without_links(files: list[Path]) -> list[Path]:

@@ -15,7 +15,7 @@ from kvproto._bad_input import BadInput
 from .rewrite_tree import Tree
 from .rewritten import Rewritten
 
-__all__ = ["patch_of", "write_copy", "write_in_place"]
+__all__ = ["check_free", "patch_of", "write_copy", "write_in_place"]
 
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _QUOTED = re.compile(rb"[\x00-\x1f\"\\\x7f]")
@@ -31,15 +31,25 @@ def patch_of(tree: Tree) -> Iterator[bytes]:
         yield from _patch(file)
 
 
-def write_copy(tree: Tree, source: Path, folder: Path) -> None:
-    """A copy of the whole source, rewritten; it appears complete or not at all.
+def check_free(source: Path, folder: Path) -> None:
+    """Whether a copy of the source can be put there.
 
-    :raises BadInput: where the folder exists, lies in the source, or cannot be written.
+    :raises BadInput: where the folder exists, lies in the source, or has no folder to be in.
     """
     if folder.exists() or folder.is_symlink():
         raise BadInput(f"--apply {folder}: is there already; name a folder that is not")
     if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
         raise BadInput(f"--apply {folder}: lies in {source}; name a folder outside it")
+    if not folder.absolute().parent.is_dir():
+        raise BadInput(f"--apply {folder}: there is no folder {folder.parent}; make it first")
+
+
+def write_copy(tree: Tree, source: Path, folder: Path) -> None:
+    """A copy of the whole source, rewritten; it appears complete or not at all.
+
+    :raises BadInput: as `check_free`, and where the folder cannot be written.
+    """
+    check_free(source, folder)
     try:
         with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as scratch:
             made = Path(scratch) / "tree"

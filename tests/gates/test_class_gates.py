@@ -139,6 +139,7 @@ NOT_ASKED = [
     "def type(a): ...\ntype(p)['x'] is None",
     "isinstance(pool, Pair.State)",
     "chosen is None",
+    "Pair is not None and None == Heads",
     "chosen = Pair if a else Heads\nchosen is None",
     "def f(Pair):\n    return isinstance(p, Pair)",
     "def isinstance(a, b): ...\nisinstance(p, Pair)",

@@ -198,7 +198,8 @@ def test_what_cannot_be_parsed_stays_and_is_named(
     [
         (["--apply", "engine"], "is there already"),
         (["--apply", "engine/deep/copy"], "lies in"),
-        (["--apply", "no/such/folder"], "No such file or directory"),
+        (["--apply", "no/such/folder"], "there is no folder no/such; make it first"),
+        (["--apply", "engine.toml/copy"], "there is no folder engine.toml; make it first"),
         (["--diff", "--max", "3"], "--json, --list and --max are of a scan"),
     ],
 )

@@ -115,7 +115,8 @@ def test_the_list_says_what_each_asks(tree: Path, capsys: pytest.CaptureFixture[
     [
         (["--max", "-1"], "--max -1: must not be negative"),
         (["--profile", "nix"], "--profile nix: neither a profile"),
-        (["--json", "/nowhere/a.json"], "--json /nowhere/a.json: cannot be written"),
+        (["--json", "/nowhere/a.json"], "cannot be written: there is no folder /nowhere\n"),
+        (["--json", "/tmp"], "--json /tmp: cannot be written: is a folder\n"),
     ],
 )
 def test_bad_input(
@@ -128,6 +129,24 @@ def test_bad_input(
 def test_no_such_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gates", str(tmp_path / "nix")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
+    (tmp_path / "a.txt").touch()
+    assert main(["gates", str(tmp_path)]) == 2
+    assert f"{tmp_path}: there is no Python file in it" in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_read_stops_all(
+    tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert run(tree) == 2
+    assert f"kvproto: {tree}/deep: cannot be read: Permission denied\n" == capsys.readouterr().err
 
 
 KEPT = [
