@@ -58,10 +58,14 @@ class Side:
         register_pools(engine, manifest)
         return cls(held, manifest, engine)
 
-    def reserve(self, tokens: int = TOKENS) -> Any:
+    def reserve(self, tokens: int = TOKENS, *, request_row: int | None = None) -> Any:
         """What `Receiver.receive` calls."""
         return partial(
-            reserve, self.held.allocator, tokens, state_allocator=self.held.state_allocator
+            reserve,
+            self.held.allocator,
+            tokens,
+            state_allocator=self.held.state_allocator,
+            request_row=request_row,
         )
 
     def pages(self, tokens: int = TOKENS) -> PageNumbers:
