@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -11,6 +12,9 @@ from .scopes import Imported, Scope
 from .source_text import Edit, SourceText
 
 __all__ = ["Exported", "removal_edits", "uses_of"]
+
+_TYPED = re.compile(r"#[ \t]*type:([^\r\n]*)")
+_WORD = re.compile(r"\w+")
 
 Exported: TypeAlias = Callable[[str], bool]
 """Whether another module may import this name from the one at hand."""
@@ -26,14 +30,15 @@ def removal_edits(
     """The edits that take out what only the nodes that are `gone` used.
 
     A name that is imported at the top of the module stays while another module may import it
-    from there, any name stays while it is in a string that could be an annotation, and an import
-    under `try` stays: that it fails may be what is tried.
+    from there, any name stays while it is in a string or a comment that could be an annotation, and
+    an import under `try` stays: that it fails may be what is tried.
     """
     left_out = {below for node in gone for below in ast.walk(node)}
     uses = list(uses_of(module, scopes[module], scopes))
     candidates = {(id(home), name) for node, home, name in uses if node in left_out}
     still = {(id(home), name) for node, home, name in uses if node not in left_out}
     quoted = set(_quoted_names(module, {name for _, name in candidates}))
+    quoted.update(*(_WORD.findall(comment) for comment in _TYPED.findall(source.text)))
     tried = set(_tried(module))
     unused: dict[ast.ImportFrom, set[str]] = {}
     for scope in scopes.values():

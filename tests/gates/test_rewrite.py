@@ -126,6 +126,11 @@ GOLDEN = {
         "from engine.pools import Pair\nfrom kvproto.protocols import SWAComposite\n"
         "isinstance(p, SWAComposite)\nx: 'list[Pair]' = []\n",
     ),
+    "an import that a comment names": (
+        "from engine.pools import Pair\nisinstance(p, Pair)\nx = []  # type: list[Pair]\n",
+        "from engine.pools import Pair\nfrom kvproto.protocols import SWAComposite\n"
+        "isinstance(p, SWAComposite)\nx = []  # type: list[Pair]\n",
+    ),
     "an import that is there": (
         "from kvproto.protocols import SWAComposite\nfrom engine.pools import Pair\n"
         "isinstance(p, Pair)\n",
