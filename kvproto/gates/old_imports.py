@@ -31,7 +31,8 @@ def removal_edits(
 
     A name that is imported at the top of the module stays while another module may import it
     from there, any name stays while it is in a string or a comment that could be an annotation, and
-    an import under `try` stays: that it fails may be what is tried.
+    an import under `try` stays: that it fails may be what is tried. One in the body of a class
+    makes an attribute of it, and stays.
     """
     left_out = {below for node in gone for below in ast.walk(node)}
     uses = list(uses_of(module, scopes[module], scopes))
@@ -44,6 +45,8 @@ def removal_edits(
     for scope in scopes.values():
         for name, bounds in scope.bound.items():
             if (id(scope), name) not in candidates - still or name in quoted:
+                continue
+            if isinstance(scope.node, ast.ClassDef):  # an attribute, read from anywhere
                 continue
             if isinstance(scope.node, ast.Module) and exported(name):
                 continue
@@ -77,6 +80,8 @@ def uses_of(
 
 def _quoted_names(module: ast.Module, names: set[str]) -> Iterator[str]:
     for node in ast.walk(module):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            yield from _WORD.findall(ast.unparse(node.value))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if not any(name in node.value for name in names):
                 continue

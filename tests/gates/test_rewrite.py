@@ -131,6 +131,16 @@ GOLDEN = {
         "from engine.pools import Pair\nfrom kvproto.protocols import SWAComposite\n"
         "isinstance(p, SWAComposite)\nx = []  # type: list[Pair]\n",
     ),
+    "an import that is listed": (
+        "from engine.pools import Pair\n__all__ = 'f Pair'.split()\nisinstance(p, Pair)\n",
+        "from engine.pools import Pair\nfrom kvproto.protocols import SWAComposite\n"
+        "__all__ = 'f Pair'.split()\nisinstance(p, SWAComposite)\n",
+    ),
+    "an import that makes an attribute": (
+        "class C:\n    from engine.pools import Pair\n    ok = isinstance(p, Pair)\n",
+        "from kvproto.protocols import SWAComposite\n"
+        "class C:\n    from engine.pools import Pair\n    ok = isinstance(p, SWAComposite)\n",
+    ),
     "an import that is there": (
         "from kvproto.protocols import SWAComposite\nfrom engine.pools import Pair\n"
         "isinstance(p, Pair)\n",
