@@ -43,7 +43,8 @@ def _pattern(
     pattern: ast.MatchClass, subject: ast.expr, scope: Scope, values: ClassValues
 ) -> Iterator[Found]:
     if name := values.named(pattern.cls, scope):
-        yield Found(node=pattern, kind="match", operand=subject, classes=(name,))
+        unsure = what_else(pattern.cls, scope, values)
+        yield Found(node=pattern, kind="match", operand=subject, classes=(name,), unsure=unsure)
 
 
 def _dispatch(
@@ -97,8 +98,11 @@ def _compared(
 def _contained(
     node: ast.Compare, asked: ast.expr, others: ast.expr, scope: Scope, values: ClassValues
 ) -> Iterator[Found]:
-    if (name := values.named(asked, scope)) and (typed := _of_bases(others)) is not None:
-        yield Found(node=node, kind="isinstance", operand=typed, classes=(name,))
+    if (name := values.named(asked, scope)) and (kind := _with_bases(others)) is not None:
+        typed = _typed(kind, scope)
+        if typed is not None:
+            unsure = what_else(asked, scope, values) or _moved(kind, typed, scope)
+            yield Found(node=node, kind="isinstance", operand=typed, classes=(name,), unsure=unsure)
         return
     if (name := _class_name(asked, values)) and (typed := _name_of_type(others, scope)) is not None:
         yield Found(node=node, kind="class-name", operand=typed, classes=(name,))
@@ -122,9 +126,15 @@ def _against(
     typed = _typed(asked, scope)
     if typed is None:
         return Found(node=node, kind="class-is", operand=asked, classes=names)
-    if not unsure and isinstance(asked, ast.Name) and not _is_still(asked, typed, scope):
-        unsure = f"{asked.id} may be of another object than {ast.unparse(typed)} is by then"
+    unsure = unsure or _moved(asked, typed, scope)
     return Found(node=node, kind="type-is", operand=typed, classes=names, unsure=unsure)
+
+
+def _moved(asked: ast.expr, typed: ast.expr, scope: Scope) -> str:
+    """Why a name that a type was kept under may be that of another object; empty where not."""
+    if isinstance(asked, ast.Name) and not _is_still(asked, typed, scope):
+        return f"{asked.id} may be of another object than {ast.unparse(typed)} is by then"
+    return ""
 
 
 def _is_still(taken: ast.Name, pool: ast.expr, scope: Scope) -> bool:
@@ -151,21 +161,14 @@ def _typed(expression: ast.expr, scope: Scope) -> ast.expr | None:
             return None
 
 
-def _of_bases(expression: ast.expr) -> ast.expr | None:
-    """What is asked in `C in type(pool).__mro__`, which is `isinstance(pool, C)`."""
+def _with_bases(expression: ast.expr) -> ast.expr | None:
+    """The type in `C in type(pool).__mro__`, which is `isinstance(pool, C)`."""
     match expression:
         case (
-            ast.Attribute(value=typed, attr="__mro__")
-            | ast.Call(func=ast.Attribute(value=typed, attr="mro"), args=[])
+            ast.Attribute(value=kind, attr="__mro__")
+            | ast.Call(func=ast.Attribute(value=kind, attr="mro"), args=[])
         ):
-            pass
-        case _:
-            return None
-    match typed:
-        case ast.Call(func=ast.Name(id="type"), args=[asked]):
-            return asked
-        case ast.Attribute(value=asked, attr="__class__"):
-            return asked
+            return kind
         case _:
             return None
 

@@ -93,6 +93,8 @@ UNSURE = [
     ("ALL = (Pair,)\nALL += (Heads,)\nisinstance(p, ALL)", "ALL has several meanings"),
     ("ALL = [Heads]\ntype(p) in ALL", "ALL may be added to"),
     ("type(p) in (Heads, Mine)", "it also names Mine"),
+    ("if x:\n    Heads = int\nHeads in type(p).__mro__", "Heads has several meanings"),
+    ("if x:\n    Heads = int\nmatch p:\n    case Heads(): pass", "Heads has several meanings"),
     ("import engine.pools as ep\nep = x\nisinstance(p, ep.Pair)", "ep has several meanings"),
     (f"{GLOBAL}ALL = (Pair,)\nisinstance(p, ALL)", "ALL has several meanings"),
     (f"def f():\n    ALL = (Pair,)\n{NONLOCAL}    isinstance(p, ALL)", "ALL has several meanings"),
@@ -101,6 +103,7 @@ UNSURE = [
     ("ALL = Pair\nmatch y:\n    case {**ALL}: pass\nisinstance(p, ALL)", "several meanings"),
     ("if x:\n    Heads = int\ntype(p) is Heads", "Heads has several meanings"),
     ("kind = type(p)\nif kind is Heads: pass", "of another object than p is by then"),
+    ("kind = type(p)\nPair in kind.__mro__", "of another object than p is by then"),
     ("def f(p):\n    kind = type(p)\n    p = 1\n    kind is Heads", "than p is by then"),
     ("def f(p):\n    kind = type(p)\n    def g(p): return kind is Heads", "than p is by then"),
     ("def f(s):\n    kind = type(s.p)\n    s.p = 1\n    kind is Heads", "than s.p is by then"),
@@ -123,6 +126,7 @@ SURE = [
     "type(p) in frozenset({Heads})",
     "from engine.pools import Pair\nisinstance(p, Pair)",
     "def f(p):\n    kind = type(p)\n    return kind is Heads",
+    "def f(p):\n    kind = type(p)\n    return Heads in kind.mro()",
 ]
 
 
@@ -139,6 +143,8 @@ NOT_ASKED = [
     "def type(a): ...\ntype(p)['x'] is None",
     "isinstance(pool, Pair.State)",
     "chosen is None",
+    "Pair in kind.__mro__",
+    "def type(a): ...\nPair in type(p).__mro__",
     "Pair is not None and None == Heads",
     "chosen = Pair if a else Heads\nchosen is None",
     "def f(Pair):\n    return isinstance(p, Pair)",
