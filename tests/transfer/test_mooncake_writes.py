@@ -227,9 +227,14 @@ def test_a_write_that_is_given_up_notifies_nobody_and_its_blocks_are_looked_afte
     assert sent.native.notified == []
 
 
-def test_closing_ends_threads_and_lets_go_of_the_library(sent: Sent) -> None:
+@pytest.mark.parametrize("is_forgotten_first", [False, True])
+def test_closing_ends_threads_and_lets_go_of_the_library(
+    sent: Sent, is_forgotten_first: bool
+) -> None:
     sent.native.may_notify.clear()
     moving, told_late = sent.write(2), sent.write(0)
+    if is_forgotten_first:
+        sent.engine.disconnect(sent.peer)
     threading.Timer(0.1, sent.native.may_notify.set).start()
     sent.engine.close()
     assert [each.name for each in threading.enumerate() if "mooncake" in each.name] == []

@@ -126,6 +126,8 @@ class LocalEngine:
             return "moving"
         except (ConnectionRefusedError, FileNotFoundError):
             return "failed"
+        except OSError as error:
+            raise EngineError(f"local engine: notify {peer}: {error}") from error
         return "done"
 
     def hear(self, peer: str, notification: bytes) -> None:

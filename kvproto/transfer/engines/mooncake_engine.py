@@ -52,6 +52,7 @@ class MooncakeEngine:
         self.name = f"{host}:{self._engine.get_rpc_port()}"
         self._spans: list[Span] = []
         self._peers: dict[str, _Peer] = {}
+        self._stopped: list[Outbound] = []  # to peers that are forgotten, and not at rest yet
         # Mooncake notifies of bytes only: a notification is of one byte that goes here.
         self._scratch = np.zeros(64, np.uint8)
         self.register([(self._scratch.ctypes.data, 64)])
@@ -96,7 +97,9 @@ class MooncakeEngine:
 
     def disconnect(self, peer: str, /) -> None:
         if peer in self._peers:
-            self._peers.pop(peer).outbound.stop()
+            outbound = self._peers.pop(peer).outbound
+            outbound.stop()
+            self._stopped = [each for each in (*self._stopped, outbound) if not each.is_at_rest()]
 
     def write(
         self, peer: str, local: Blocks, remote: Blocks, notification: bytes, /
@@ -117,9 +120,11 @@ class MooncakeEngine:
         return came
 
     def close(self) -> None:
-        for each in self._peers.values():
-            each.outbound.close()
-        self._peers.clear()
+        for peer in list(self._peers):
+            self.disconnect(peer)
+        for each in self._stopped:
+            each.close()
+        self._stopped.clear()
         self._engine = None  # its threads and registrations end with it
 
     def _known(self, peer: str) -> _Peer:

@@ -35,8 +35,10 @@ class Outbound:
         self._engine: Any = engine
         self._peer, self._tell = peer, tell
         self._teller: ThreadPoolExecutor | None = ThreadPoolExecutor(1, f"mooncake to {peer}")
+        self._stopping: ThreadPoolExecutor | None = None
         self._moving: list[tuple[int, MooncakeWrite]] = []
         self._waiting: deque[MooncakeWrite] = deque()
+        self._last_told: Future[bool] | None = None
 
     def write(self, local: Blocks, remote: Blocks, notification: bytes) -> MooncakeWrite:
         """Begin one; it is under way in the order of these calls."""
@@ -54,7 +56,8 @@ class Outbound:
     def tell(self, notification: bytes) -> Future[bool]:
         """Notify the peer, after what it was notified of before; cancelled where that is over."""
         if self._teller is not None:
-            return self._teller.submit(self._tell, notification)
+            self._last_told = self._teller.submit(self._tell, notification)
+            return self._last_told
         never: Future[bool] = Future()
         never.cancel()
         return never
@@ -65,17 +68,22 @@ class Outbound:
             write.give_up()
         if self._teller is not None:
             self._teller.shutdown(wait=False, cancel_futures=True)
+            self._stopping, self._teller = self._teller, None
         self._waiting.clear()
 
+    def is_at_rest(self) -> bool:
+        """Whether nothing of what was stopped is on its way."""
+        self.advance()
+        return not self._moving and (self._last_told is None or self._last_told.done())
+
     def close(self) -> None:
-        """Stop, wait for the notification that is being sent, and let go of the engine."""
-        self.stop()
-        if self._teller is not None:
-            self._teller.shutdown(wait=True)
+        """Let go of what was stopped: wait for the notification that is being sent."""
+        if self._stopping is not None:
+            self._stopping.shutdown(wait=True)
         for _, write in self._moving:
             write.block_ended(_LOST)
         self._moving.clear()
-        self._engine = self._teller = None
+        self._engine = None
 
     def _has_ended(self, block: int, write: MooncakeWrite) -> bool:
         """One that is late has not: it may land yet."""

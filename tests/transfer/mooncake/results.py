@@ -28,7 +28,9 @@ __all__ = ["OWN_TESTS", "PAGE", "SESSIONS", "main"]
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "transfer-sessions.md"
-OWN_TESTS = ("tests/transfer/test_engines.py", "tests/transfer/test_mooncake_writes.py")
+OWN_TESTS = tuple(
+    f"tests/transfer/test_{name}.py" for name in ("engines", "mooncake_writes", "mooncake_sessions")
+)
 SESSIONS = tuple(
     f"tests/transfer/test_{name}.py" for name in ("sessions", "session_counts", "stages", "links")
 )
