@@ -15,6 +15,9 @@ _MOST_MOVING = 256
 """Blocks under way to a peer. Mooncake's TCP fails those beyond a queue of some 2,000, and more
 than this make nothing faster."""
 
+_MOST_ASKED = 16
+"""Moving blocks asked after at once: all of them, at every poll, would take a core from the copies."""
+
 _LANDED, _LOST = 1, -1
 """What Mooncake says of a block that has ended; it is forgotten with that answer."""
 
@@ -50,7 +53,7 @@ class Outbound:
     def advance(self) -> None:
         """Look after every block, and submit as many as there is room for."""
         if self._engine is not None:
-            self._moving = [each for each in self._moving if not self._has_ended(*each)]
+            self._collect()
             self._submit()
 
     def tell(self, notification: bytes) -> Future[bool]:
@@ -84,6 +87,17 @@ class Outbound:
             write.block_ended(_LOST)
         self._moving.clear()
         self._engine = None
+
+    def _collect(self) -> None:
+        """Blocks end about in the order of their beginning: the first that move tell enough."""
+        moving: list[tuple[int, MooncakeWrite]] = []
+        for at, each in enumerate(self._moving):
+            if len(moving) == _MOST_ASKED:
+                moving += self._moving[at:]
+                break
+            if not self._has_ended(*each):
+                moving.append(each)
+        self._moving = moving
 
     def _has_ended(self, block: int, write: MooncakeWrite) -> bool:
         """One that is late has not: it may land yet."""
