@@ -20,12 +20,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from kvproto.transfer.engines import mooncake_writes
 from kvproto.transfer.engines.engine import Blocks, EngineError, EngineUnavailable, Write
 from kvproto.transfer.engines.mooncake_engine import MooncakeEngine
 from tests.transfer.engine_peer import NBYTES
 from tests.transfer.test_engines import Side, finished, peer_process, reached, told
 
-MOST = 256
+MOST = 1024
 
 
 class Native:
@@ -180,6 +181,16 @@ def test_more_blocks_than_mooncake_takes_go_as_others_land(sent: Sent) -> None:
     assert most == MOST
     assert sent.native.submitted == 3 * MOST + 5
     assert (first.state(), second.state()) == ("done", "done")
+
+
+def test_large_blocks_go_a_few_at_a_time(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notification waits behind what is under way."""
+    monkeypatch.setattr(mooncake_writes, "_MOST_BYTES", 2)
+    write, most = sent.write(7), 0
+    while write.state() == "moving":
+        most = max(most, len(sent.native.blocks))
+        sent.native.end(1)
+    assert (most, sent.native.submitted, write.state()) == (2, 7, "done")
 
 
 def test_a_peer_that_is_slow_to_hear_holds_up_neither_poll_nor_another_write(sent: Sent) -> None:

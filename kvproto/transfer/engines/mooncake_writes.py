@@ -11,12 +11,15 @@ from .engine import Blocks, WriteState
 
 __all__ = ["MooncakeWrite", "Outbound"]
 
-_MOST_MOVING = 256
-"""Blocks under way to a peer. Mooncake's TCP fails those beyond a queue of some 2,000, and more
-than this make nothing faster."""
+_MOST_MOVING = 1024
+"""Blocks under way to a peer: Mooncake's TCP fails those beyond a queue of some 2,000."""
+
+_MOST_BYTES = 32 << 20
+"""Bytes of these, or the last block more: a notification waits behind them, in a call of
+Mooncake's that spins on a core."""
 
 _MOST_ASKED = 16
-"""Moving blocks asked after at once: all of them, at every poll, would take a core from the copies."""
+"""Moving blocks asked after at once: all, at every poll, would take a core from the copies."""
 
 _LANDED, _LOST = 1, -1
 """What Mooncake says of a block that has ended; it is forgotten with that answer."""
@@ -39,7 +42,8 @@ class Outbound:
         self._peer, self._tell = peer, tell
         self._teller: ThreadPoolExecutor | None = ThreadPoolExecutor(1, f"mooncake to {peer}")
         self._stopping: ThreadPoolExecutor | None = None
-        self._moving: list[tuple[int, MooncakeWrite]] = []
+        self._moving: list[tuple[int, int, MooncakeWrite]] = []  # number, bytes, whose
+        self._bytes = 0
         self._waiting: deque[MooncakeWrite] = deque()
         self._last_told: Future[bool] | None = None
 
@@ -67,7 +71,7 @@ class Outbound:
 
     def stop(self) -> None:
         """Submit no more blocks and no notifications; those under way are looked after still."""
-        for write in [*self._waiting, *(write for _, write in self._moving)]:
+        for write in [*self._waiting, *(write for *_, write in self._moving)]:
             write.give_up()
         if self._teller is not None:
             self._teller.shutdown(wait=False, cancel_futures=True)
@@ -83,14 +87,14 @@ class Outbound:
         """Let go of what was stopped: wait for the notification that is being sent."""
         if self._stopping is not None:
             self._stopping.shutdown(wait=True)
-        for _, write in self._moving:
+        for *_, write in self._moving:
             write.block_ended(_LOST)
         self._moving.clear()
         self._engine = None
 
     def _collect(self) -> None:
         """Blocks end about in the order of their beginning: the first that move tell enough."""
-        moving: list[tuple[int, MooncakeWrite]] = []
+        moving: list[tuple[int, int, MooncakeWrite]] = []
         for at, each in enumerate(self._moving):
             if len(moving) == _MOST_ASKED:
                 moving += self._moving[at:]
@@ -99,26 +103,29 @@ class Outbound:
                 moving.append(each)
         self._moving = moving
 
-    def _has_ended(self, block: int, write: MooncakeWrite) -> bool:
+    def _has_ended(self, block: int, nbytes: int, write: MooncakeWrite) -> bool:
         """One that is late has not: it may land yet."""
         status: int = self._engine.transfer_check_status(block)
         if status not in (_LANDED, _LOST):
             return False
+        self._bytes -= nbytes
         write.block_ended(status)
         return True
 
     def _submit(self) -> None:
-        while self._waiting and len(self._moving) < _MOST_MOVING:
+        while self._waiting and len(self._moving) < _MOST_MOVING and self._bytes < _MOST_BYTES:
             write = self._waiting[0]
             if not write.todo:
                 self._waiting.popleft()
                 continue
-            block = self._engine.transfer_submit_write(self._peer, *write.todo.popleft())
+            source, target, nbytes = write.todo.popleft()
+            block = self._engine.transfer_submit_write(self._peer, source, target, nbytes)
             if block in _NOT_SUBMITTED:
                 write.give_up()
             else:
                 write.moving += 1
-                self._moving.append((block, write))
+                self._bytes += nbytes
+                self._moving.append((block, nbytes, write))
 
 
 class MooncakeWrite:
