@@ -3,8 +3,8 @@
 python -m tests.interop.engine.matrix --write      everything, in many minutes: `make engine-matrix`
 python -m tests.interop.engine.matrix window fp8   those with both words in their names
 
-Status 0: all runs of every configuration generated the same. 1: they did not, or sglang cannot run
-here. 2: there is no such configuration, or words with --write.
+Status 0: all runs of every configuration generated the same. 1: they did not, or one failed, or
+sglang cannot run here. 2: there is no such configuration, or words with --write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.report import markdown_table, write_section
 from tests.interop import make_venv
 from tests.interop.engine.configurations import MATRIX, Configuration
-from tests.interop.engine.trees import Run, digest, rewritten, start
+from tests.interop.engine.trees import Run, RunFailed, digest, rewritten, start
 
 __all__ = ["Outcome", "outcomes"]
 
@@ -210,10 +210,13 @@ def _refuse(why: str) -> int:
 def _run(python: str, chosen: Sequence[Configuration], *, once: bool, write: bool) -> int:
     rounds = 1 if once else ROUNDS
     print("rewriting sglang, unless that is done", file=sys.stderr, flush=True)
-    rewritten(python)
     progress = os.dup(sys.stderr.fileno())
     try:
+        rewritten(python)
         found, _ = outcomes(python, chosen, rounds=rounds, repeats=REPEATS, progress=progress)
+    except RunFailed as failed:
+        print(failed, file=sys.stderr)
+        return 1
     finally:
         os.close(progress)
     for outcome in found:

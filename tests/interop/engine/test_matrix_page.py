@@ -8,8 +8,11 @@ import json
 
 import pytest
 
+from tests.interop import make_venv
+from tests.interop.engine import matrix
 from tests.interop.engine.configurations import MATRIX
 from tests.interop.engine.matrix import PAGE, RESULTS, main, section
+from tests.interop.engine.trees import RunFailed
 
 TOLD = json.loads(RESULTS.read_text())
 
@@ -40,6 +43,18 @@ def test_what_cannot_be_run_is_refused_in_one_line(
 ) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr() == ("", line)
+
+
+def test_a_run_that_fails_is_told_without_a_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(python: str) -> None:
+        raise RunFailed(f"{python} said no")
+
+    monkeypatch.setattr(make_venv, "usable_python", lambda: "snake")
+    monkeypatch.setattr(matrix, "rewritten", fail)
+    assert main(["--once"]) == 1
+    assert capfd.readouterr().err.splitlines()[1:] == ["snake said no"]
 
 
 def test_help_lists_every_configuration_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
