@@ -29,8 +29,9 @@ class _Peer:
 class MooncakeEngine:
     """`TransferEngine` of one Mooncake engine, whose peers reach it at `host`.
 
-    `write` waits for nothing: polling its state submits blocks, and the notification goes by a
-    thread that is there while the peer is known. `connect` waits for the peer, and `close` for
+    `write` waits for nothing: polling its state submits blocks, at most 1,024 of them or 32 MiB
+    beyond what has landed, so who seldom polls moves as little. The notification goes by a thread
+    that is there while the peer is known. `connect` waits for the peer, and `close` for
     a notification that is being sent, as long as Mooncake's own time limits: half a minute where
     the peer stands still. Blocks to such a peer fail a few at a time, each after as long, and what
     the network holds of them then may land when the peer goes on. Whether a notification came
