@@ -191,3 +191,26 @@ def test_the_stage_that_declines_is_named() -> None:
     receiver.poll()
     assert "request with stage-1, moving: declined by the sender: it is" in str(receiving.error)
     close(*senders, receiver)
+
+
+def test_a_write_that_the_engine_holds_on_to_keeps_neither_the_others_nor_the_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = HeldEngine()
+    with session(engines=(engine, LocalEngine()), sender={"part_bytes": 1}) as made:
+        made.receiver.receive("request", made.decode.reserve())
+        made.sender.send("request", made.prefill.pages())
+        made.poll()
+        first, *others = engine.held
+
+        def refuse() -> None:
+            raise EngineError("it is in use")
+
+        monkeypatch.setattr(first, "release", refuse)
+        with pytest.raises(EngineError, match="it is in use"):
+            made.sender.close()
+        assert others
+        assert all(each.released for each in others)
+        assert made.sender.bytes_in_flight == 0
+        with pytest.raises(EngineError, match="is not connected"):
+            engine.notifications(made.decode.engine.name)

@@ -56,7 +56,10 @@ class Write(Protocol):
         ...
 
     def release(self) -> None:
-        """Forget it. One that is moving is given up, but its bytes may still land for a while."""
+        """Forget it. One that is moving is given up, but its bytes may still land for a while.
+
+        :raises EngineError: where the engine refuses to; it is not asked again.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -128,16 +129,20 @@ class Sender:
             raise sending.error
 
     def close(self) -> None:
-        """Cancel what is under way, wait up to `linger` for what moves, and end the link."""
+        """Cancel what is under way, wait up to `linger` for what moves, and end the link.
+
+        :raises EngineError: from an engine that will not let go of a write; the rest is done.
+        """
         for each in list(self._live.values()):
             each.cancel("closed by the sender")
         end = time.monotonic() + self._linger
         until(self.poll, lambda: not self._live or time.monotonic() > end)
         if not self.bytes_in_flight:
             self.link.exchange.send(Finished())
-        for each in self._live.values():
-            _give_up(each)
-        self.link.close()
+        with ExitStack() as ending:
+            ending.callback(self.link.close)
+            for each in self._live.values():
+                ending.callback(_give_up, each)
 
     def _want(self, wanted: Wanted) -> None:
         self._declined.take(wanted.key)  # the peer thought better of it
@@ -305,6 +310,6 @@ def _paired(plan: TransferPlan, pages: PageNumbers, wanted: Wanted) -> PageArray
 
 
 def _give_up(each: Sending) -> None:
-    for write, _ in each.writes:
-        write.release()
-    each.writes.clear()
+    with ExitStack() as ending:
+        while each.writes:
+            ending.callback(each.writes.pop()[0].release)
