@@ -25,7 +25,15 @@ STAMP = VENV / "complete"
 REQUIREMENTS = HERE / "requirements"
 # In this order: what sglang asks for names another torch, so it must not be resolved with it.
 STEPS = (("torch.txt", ()), ("light.txt", ()), ("without-dependencies.txt", ("--no-deps",)))
-PIP_FLAGS = ("--quiet", "--no-input", "--disable-pip-version-check", "--retries", "5")
+# Most of it is never imported: what is, Python compiles then.
+PIP_FLAGS = (
+    "--quiet",
+    "--no-input",
+    "--no-compile",
+    "--disable-pip-version-check",
+    "--retries",
+    "5",
+)
 
 
 def main(arguments: list[str]) -> int:
