@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install 
 # A checker speaks when it has something to say: $(call step,name,command).
 step = @output=$$($(2) 2>&1) && echo "$(1): ok" || { echo "$(1): FAILED"; echo "$$output"; exit 1; }
 
-# Where it is set every process compiles anew what it imports: half of the time that one of ours takes.
+# Where it is set each of the many processes that the tests start compiles anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
