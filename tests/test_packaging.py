@@ -118,6 +118,7 @@ def test_entry_points_load() -> None:
         ("kvproto.platforms", "rocm"),
         ("pytest11", "kvproto"),
         ("sglang.srt.platforms", "kvproto"),
+        ("sglang.srt.plugins", "kvproto_accounts"),
         ("sglang.srt.plugins", "kvproto_composites"),
     }
     for entry in ours:
