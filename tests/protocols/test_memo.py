@@ -5,12 +5,21 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Generator
 from typing import Any, cast
 
 import pytest
 
 from kvproto.protocols import SWACapable, forget, supports
 from kvproto.protocols._verdict import decide
+
+
+@pytest.fixture(autouse=True, scope="module")
+def frozen() -> Generator[None]:
+    """What is there already is left out of collections, which go through all there is each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def make_pool_class(*, whole: bool = True) -> type:
